@@ -1,0 +1,49 @@
+"""File names <-> base offsets and timestamps."""
+
+import re
+from datetime import datetime
+from typing import Final
+
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+INDEX: Final = "index"
+CONFIG: Final = "config"
+CHECKPOINT: Final = "checkpoint"
+ABORT: Final = "abort"
+LOCK: Final = "lock"
+TIMER_LOG: Final = "timerlog"
+TIMER_WHEEL: Final = "timerwheel"
+COMPACTION: Final = "compaction"
+EPOCHS: Final = "epochFileCheckpoint"
+BACKUP_SUFFIX: Final = ".bak"
+
+_OFFSET = re.compile(r"[0-9]{1,20}")
+_INDEX = re.compile(r"[0-9]{17}")
+
+
+def offset_name(base_offset: int) -> str:
+    """Return the name of the file that begins at this offset: 20 digits.
+
+    Raises:
+        ValueError: a negative offset.
+    """
+    if base_offset < 0:
+        raise ValueError(f"a file cannot begin at {base_offset}")
+    return f"{base_offset:020d}"
+
+
+def parse_offset_name(name: str) -> int | None:
+    """Return the offset a file name stands for, or None if it is no such name."""
+    return int(name) if _OFFSET.fullmatch(name) and name.isascii() else None
+
+
+def index_name(moment: datetime) -> str:
+    """Return the name of an index file made at this local time: 17 digits."""
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+
+
+def is_index_name(name: str) -> bool:
+    """Tell whether a name is that of an index file."""
+    return bool(_INDEX.fullmatch(name)) and name.isascii()

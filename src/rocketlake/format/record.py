@@ -1,0 +1,286 @@
+"""Commit-log record: encode, seal, decode, scan.
+
+The layout is in docs/formats/commitlog.md. `scan` is the one way from log bytes to records: it
+serves dispatch, recovery, verification, consumers and Spark.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.format import layout
+from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
+from rocketlake.format._kernel.codes import Check, StopReason
+from rocketlake.model import flags
+from rocketlake.model import properties as names
+from rocketlake.model.endpoint import Endpoint
+from rocketlake.model.message import Message, StoredMessage
+
+__all__ = [
+    "ROW_DTYPE",
+    "Check",
+    "Envelope",
+    "RecordColumns",
+    "Scan",
+    "StopReason",
+    "crc31",
+    "decode_properties",
+    "encode",
+    "encode_batch",
+    "encode_properties",
+    "kernel_name",
+    "reencode",
+    "scan",
+    "scan_at",
+    "seal",
+    "version_for",
+]
+
+Buffer = bytes | bytearray | memoryview
+Bytes = npt.NDArray[np.uint8]
+
+ROW_DTYPE = np.dtype(
+    [
+        *((name, np.int64) for name in ("position", "physical_offset", "queue_offset")),
+        *((name, np.int64) for name in ("born_timestamp", "store_timestamp")),
+        *((name, np.int64) for name in ("prepared_transaction_offset", "body_position")),
+        *((name, np.int64) for name in ("topic_position", "properties_position")),
+        *((name, np.int32) for name in ("size", "body_crc", "queue_id", "flag", "sys_flag")),
+        *((name, np.int32) for name in ("reconsume_times", "body_size")),
+        *((name, np.int16) for name in ("topic_size", "properties_size")),
+    ]
+)
+"""One parsed record; the same fields in the same order as `layout.ROW_FORMAT`."""
+
+assert ROW_DTYPE.itemsize == layout.ROW_SIZE
+
+crc31 = _KERNEL.crc31
+seal = _KERNEL.seal
+encode_properties = _KERNEL.encode_properties
+decode_properties = _KERNEL.decode_properties
+
+
+def kernel_name() -> str:
+    """Return which kernel serves: `native` or `pure`."""
+    return str(_KERNEL.NAME)
+
+
+class RecordColumns:
+    """Records of one buffer as columns: `columns["queue_offset"]` is an array.
+
+    Positions count from the buffer's first byte. The columns are views of `rows`; the buffer
+    must live as long as they are used.
+    """
+
+    __slots__ = ("buffer", "rows")
+
+    def __init__(self, buffer: Buffer, rows: npt.NDArray[np.void]) -> None:
+        self.buffer = buffer
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.rows[name]
+
+    def topics(self) -> tuple[npt.NDArray[np.int32], list[str]]:
+        """Return each record's topic as a number, and the topics so numbered."""
+        codes = np.empty(len(self.rows), np.int32)
+        names_ = _KERNEL.intern_topics(self.buffer, _raw(self.rows), len(self.rows), codes)
+        return codes, [name.decode("utf-8", "replace") for name in names_]
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """Yield each record as a message."""
+        view = memoryview(self.buffer)
+        for row in self.rows.tolist():
+            yield _message(view, row)
+
+    def message(self, index: int) -> StoredMessage:
+        """Return one record as a message."""
+        return _message(memoryview(self.buffer), self.rows[index].item())
+
+
+class Scan(Struct, frozen=True):
+    """What a scan found: the records, why it ended, and the first byte it did not parse."""
+
+    columns: RecordColumns
+    reason: StopReason
+    position: int
+
+
+def scan(
+    buffer: Buffer,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    base_offset: int = 0,
+    checks: int = Check.BODY_CRC,
+    rows_max: int = 16_384,
+) -> Scan:
+    """Parse records one behind the other until something ends it; bad bytes never raise.
+
+    `base_offset` is the physical offset of the buffer's first byte. The reason is OK when
+    `rows_max` ended it: go on at the position.
+    """
+    end = len(buffer) if end is None else min(end, len(buffer))
+    room = min(rows_max, max(end - start, 0) // layout.RECORD_MIN_SIZE + 1)
+    rows = np.empty(room, ROW_DTYPE)
+    count, reason, position = _KERNEL.scan(buffer, start, end, base_offset, checks, _raw(rows))
+    return Scan(RecordColumns(buffer, rows[:count]), StopReason(reason), position)
+
+
+def scan_at(
+    buffer: Buffer, places: npt.NDArray[np.int64], *, checks: int = Check.BODY_CRC
+) -> tuple[RecordColumns, npt.NDArray[np.uint8]]:
+    """Parse the records at given places; return a row and a stop reason (0: good) for each.
+
+    A place is position in the buffer, size, physical offset; as rows of a (n, 3) array.
+    """
+    rows = np.empty(len(places), ROW_DTYPE)
+    reasons = np.empty(len(places), np.uint8)
+    flat = np.ascontiguousarray(places, np.int64).reshape(-1)
+    _KERNEL.scan_at(buffer, flat, checks, _raw(rows), reasons)
+    return RecordColumns(buffer, rows), reasons
+
+
+def _raw(rows: npt.NDArray[np.void]) -> Bytes:
+    return rows.view(np.uint8)
+
+
+def _message(view: memoryview, row: tuple[int, ...]) -> StoredMessage:
+    # fmt: off
+    (
+        position, physical_offset, queue_offset, born, stored, prepared, body, topic, properties,
+        size, body_crc, queue_id, flag, sys_flag, reconsume_times, body_size,
+        topic_size, properties_size,
+    ) = row
+    # fmt: on
+    born_size, store_size = flags.host_sizes(sys_flag)
+    born_at = position + layout.RECORD_BORN_HOST_AT
+    store_at = born_at + born_size + 8
+    raw_properties = bytes(view[properties : properties + properties_size])
+    return StoredMessage(
+        topic=str(view[topic : topic + topic_size], "utf-8", "replace"),
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        store_size=size,
+        store_timestamp=stored,
+        born_timestamp=born,
+        born_host=Endpoint.decode(bytes(view[born_at : born_at + born_size])),
+        store_host=Endpoint.decode(bytes(view[store_at : store_at + store_size])),
+        flag=flag,
+        sys_flag=sys_flag,
+        body_crc=body_crc,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared,
+        properties=decode_properties(raw_properties),
+        raw_properties=raw_properties,
+        stored_body=bytes(view[body : body + body_size]),
+        version=1 if topic - body - body_size == 1 else 2,
+    )
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """What a record holds beside the message: everything known before the append lock."""
+
+    queue_id: int
+    born_timestamp: int
+    born_host: Endpoint
+    store_host: Endpoint
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    version: int = 1
+    trailing_separator: bool = True
+    """End the last property too: releases up to 4.9.0 and from 5.2.0 on do."""
+    reserve_crc: bool = False
+
+
+def version_for(topic: str) -> int:
+    """Return the record version a topic needs: 2 beyond 127 characters."""
+    return 1 if len(topic) <= layout.MAX_I8 else 2
+
+
+def encode(message: Message, envelope: Envelope) -> bytearray:
+    """Return a record whose queue offset, physical offset and store time are still zero.
+
+    Raises:
+        ValueError: a field does not fit into the format.
+    """
+    encoded: bytearray = _KERNEL.encode(
+        message.topic.encode(),
+        message.body,
+        _KERNEL.message_properties(message, envelope.trailing_separator),
+        envelope.queue_id,
+        message.flag,
+        envelope.sys_flag,
+        envelope.born_timestamp,
+        envelope.born_host.encode(),
+        envelope.store_host.encode(),
+        envelope.reconsume_times,
+        envelope.prepared_transaction_offset,
+        envelope.version,
+        envelope.reserve_crc,
+    )
+    return encoded
+
+
+def encode_batch(
+    messages: Sequence[Message], topic: str, envelope: Envelope
+) -> tuple[bytearray, list[int]]:
+    """Encode messages of one topic behind each other; return the bytes and each record's size.
+
+    Raises:
+        ValueError: a field does not fit into the format.
+    """
+    encoded: tuple[bytearray, list[int]] = _KERNEL.encode_batch(
+        messages,
+        topic.encode(),
+        envelope.queue_id,
+        envelope.sys_flag,
+        envelope.born_timestamp,
+        envelope.born_host.encode(),
+        envelope.store_host.encode(),
+        envelope.version,
+        envelope.trailing_separator,
+        envelope.reserve_crc,
+    )
+    return encoded
+
+
+def reencode(message: StoredMessage) -> bytes:
+    """Write a decoded record anew, from its values alone.
+
+    Equal bytes prove that every byte was understood; a whole-record checksum is computed, not
+    copied.
+    """
+    properties = dict(message.properties)
+    trailing = message.raw_properties.endswith(b"\x02")
+    with_crc = names.RECORD_CRC in properties and trailing
+    if with_crc:
+        del properties[names.RECORD_CRC]
+    record: bytearray = _KERNEL.encode(
+        message.topic.encode(),
+        message.stored_body,
+        encode_properties(properties, trailing),
+        message.queue_id,
+        message.flag,
+        message.sys_flag,
+        message.born_timestamp,
+        message.born_host.encode(),
+        message.store_host.encode(),
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        message.version,
+        with_crc,
+    )
+    seal(
+        *(record, 0, message.queue_offset, message.physical_offset),
+        *(message.store_timestamp, with_crc),
+    )
+    return bytes(record)

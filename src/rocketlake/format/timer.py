@@ -1,0 +1,121 @@
+"""Timer-log unit and wheel slot (docs/formats/timer.md).
+
+Timer-log unit, 52 bytes: size 4, previous_position 8, magic 4, write_time 8, delay 4,
+physical_offset 8, record_size 4, topic_hash 4, reserved 8.
+
+Wheel slot, 32 bytes: time 8 (in steps of the precision), first_position 8, last_position 8,
+count 4, magic 4.
+"""
+
+import struct
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.format import layout
+
+MAGIC_DEFAULT: Final = 1
+MAGIC_ROLL: Final = 2
+MAGIC_DELETE: Final = 4
+
+_UNIT = struct.Struct(">iqiqiqiiq")
+_SLOT = struct.Struct(">qqqii")
+_CHECKPOINT = struct.Struct(">qqqqqqq")
+assert _UNIT.size == layout.TIMER_UNIT_SIZE
+assert _SLOT.size == layout.WHEEL_SLOT_SIZE
+
+
+class TimerUnit(Struct, frozen=True, kw_only=True):
+    """One waiting message; `previous_position` chains the units of a slot, -1 ends the chain."""
+
+    previous_position: int
+    magic: int
+    write_time: int
+    delay: int
+    physical_offset: int
+    record_size: int
+    topic_hash: int
+
+    @property
+    def due(self) -> int:
+        """When the message is to be delivered, or rolled on."""
+        return self.write_time + self.delay
+
+    def encode(self) -> bytes:
+        """Return the 52 bytes."""
+        return _UNIT.pack(
+            *(layout.TIMER_UNIT_SIZE, self.previous_position, self.magic, self.write_time),
+            *(self.delay, self.physical_offset, self.record_size, self.topic_hash, 0),
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, position: int = 0) -> "TimerUnit | None":
+        """Read the unit at a position; None if none, or a file's filler, lies there."""
+        if position < 0 or len(data) - position < layout.TIMER_UNIT_SIZE:
+            return None
+        size, previous, magic, write_time, delay, offset, record_size, topic_hash, _ = (
+            _UNIT.unpack_from(data, position)
+        )
+        if size != layout.TIMER_UNIT_SIZE or not magic & MAGIC_DEFAULT:
+            return None
+        return cls(
+            previous_position=previous,
+            magic=magic,
+            write_time=write_time,
+            delay=delay,
+            physical_offset=offset,
+            record_size=record_size,
+            topic_hash=topic_hash,
+        )
+
+
+class WheelSlot(Struct, frozen=True):
+    """One step of the wheel: the chain of units due at `time` steps."""
+
+    time: int
+    first_position: int
+    last_position: int
+    count: int
+    magic: int
+
+    def encode(self) -> bytes:
+        """Return the 32 bytes."""
+        return _SLOT.pack(
+            *(self.time, self.first_position, self.last_position, self.count, self.magic)
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, position: int = 0) -> "WheelSlot":
+        """Read the slot at a position."""
+        return cls(*_SLOT.unpack_from(data, position))
+
+
+def slot_position(time_steps: int, slots: int = layout.WHEEL_SLOTS) -> int:
+    """Return where in the wheel file the slot of a time lies."""
+    return time_steps % slots * layout.WHEEL_SLOT_SIZE
+
+
+class TimerCheckpoint(Struct, frozen=True):
+    """The `timercheck` page: how far the timer read its queue and wrote its log."""
+
+    last_read_time: int = 0
+    flushed_position: int = 0
+    queue_offset: int = 0
+    primary_queue_offset: int = 0
+    state_version: int = 0
+    version_timestamp: int = 0
+    version_counter: int = 0
+
+    def encode(self) -> bytes:
+        """Return the 4096 bytes of the page."""
+        fields = _CHECKPOINT.pack(
+            *(self.last_read_time, self.flushed_position, self.queue_offset),
+            *(self.primary_queue_offset, self.state_version, self.version_timestamp),
+            self.version_counter,
+        )
+        return fields.ljust(layout.CHECKPOINT_SIZE, b"\0")
+
+    @classmethod
+    def decode(cls, data: bytes) -> "TimerCheckpoint":
+        """Read a page; fields beyond its end are 0."""
+        return cls(*_CHECKPOINT.unpack(data[: _CHECKPOINT.size].ljust(_CHECKPOINT.size, b"\0")))
