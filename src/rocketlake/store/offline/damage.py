@@ -1,0 +1,55 @@
+"""What a reader found wrong, and goes on about."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from rocketlake.format.record import StopReason
+
+REASONS = {
+    StopReason.END_OF_DATA: "bytes that were never written",
+    StopReason.END_OF_FILE: "the end of a file",
+    StopReason.TORN: "a record reaches beyond the end",
+    StopReason.BAD_MAGIC: "no record begins here",
+    StopReason.BAD_SIZE: "the lengths of a record do not add up",
+    StopReason.BAD_CRC: "a record does not have its checksum",
+    StopReason.BAD_OFFSET: "a record of another place of the log",
+}
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong: where, and what."""
+
+    path: str
+    position: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at {self.position}: {self.reason}"
+
+
+class Damage:
+    """Collects findings, each once, and tells a listener as they come.
+
+    The list is bounded; the count is not.
+    """
+
+    def __init__(self, listener: Callable[[Finding], None] | None = None, kept: int = 10_000):
+        self.findings: list[Finding] = []
+        self.count = 0
+        self._seen: set[tuple[str, int]] = set()
+        self._listener = listener
+        self._kept = kept
+
+    def report(self, path: object, position: int, reason: str) -> None:
+        """Note that something is wrong."""
+        place = (str(path), position)
+        if place in self._seen:
+            return
+        self.count += 1
+        if len(self.findings) < self._kept:
+            finding = Finding(*place, reason)
+            self._seen.add(place)
+            self.findings.append(finding)
+            if self._listener is not None:
+                self._listener(finding)

@@ -1,0 +1,187 @@
+"""Messages by key: through the index files where they can be trusted, else by scanning the log.
+
+1. A hash is not a key: every record is looked at before it is returned.
+2. What no index file is proven to cover is scanned, and the caller is told.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from rocketlake.files.ops import Entry
+from rocketlake.format import index as index_format
+from rocketlake.format import layout
+from rocketlake.format.record import Check, RecordColumns
+from rocketlake.model.flags import TransactionType, transaction_type
+from rocketlake.model.message import StoredMessage
+from rocketlake.store.offline.damage import REASONS, Damage
+from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
+
+_PROVE_MAX = 512 << 20  # beyond this a file of unknown shape is not read whole
+_EVER = 1 << 62
+
+
+class KeyQuery(Struct, frozen=True, kw_only=True):
+    """Which messages: of a topic (None: any), with a key or unique key, stored in a time range."""
+
+    topic: str | None
+    key: str
+    begin: int = 0
+    end: int = _EVER
+    limit: int = 64
+
+    def wants(self, message: StoredMessage) -> bool:
+        """Tell whether a message is one of those asked for."""
+        if self.topic is not None and message.topic != self.topic:
+            return False
+        if not self.begin <= message.store_timestamp <= self.end:
+            return False
+        return self.key == message.unique_key or self.key in message.keys
+
+
+class IndexView:
+    """One index file; `slots` is None where its shape could not be proven."""
+
+    def __init__(self, entry: Entry, readers: Readers, slots: int | None) -> None:
+        self.path: Path = entry.path
+        self.size = entry.size
+        self._readers = readers
+        head = readers.read(entry.path, 0, layout.INDEX_HEADER_SIZE)
+        self.header = index_format.IndexHeader.decode(head.ljust(layout.INDEX_HEADER_SIZE, b"\0"))
+        self.slots = self._prove(slots)
+
+    def _prove(self, given: int | None) -> int | None:
+        """Take the slot count that was given, the default one, or that of the chains."""
+        for slots in (given, layout.DEFAULT_INDEX_SLOTS):
+            if slots is not None and index_format.entries_for(self.size, slots) is not None:
+                is_default = self.size == index_format.file_size(
+                    layout.DEFAULT_INDEX_SLOTS, layout.DEFAULT_INDEX_ENTRIES
+                )
+                if slots == given or is_default:
+                    return slots
+        if self.size > _PROVE_MAX:
+            return None
+        return index_format.find_slots(self._readers.read(self.path, 0, self.size))
+
+    def offsets(self, hash_: int, damage: Damage) -> Iterator[int]:
+        """Yield the physical offsets of a hash, newest first."""
+        if self.slots is None or self.header.entry_count <= 1:
+            return
+        at = index_format.slot_position(self.slots, hash_)
+        number = int.from_bytes(self._readers.read(self.path, at, 4), "big", signed=True)
+        steps = 0
+        while 0 < number <= self.header.entry_count:
+            at = index_format.entry_position(self.slots, number)
+            data = self._readers.read(self.path, at, layout.INDEX_ENTRY_SIZE)
+            steps += 1
+            if len(data) < layout.INDEX_ENTRY_SIZE or steps > self.header.entry_count:
+                damage.report(self.path, at, "a chain of the index does not end")
+                return
+            entry = index_format.IndexEntry.decode(data)
+            if entry.key_hash == hash_:
+                yield entry.physical_offset
+            if entry.previous == number:
+                return
+            number = entry.previous
+
+
+class Coverage(Struct, frozen=True):
+    """What index files cover, oldest first, and the parts of the log that must be scanned."""
+
+    files: list[IndexView]
+    scans: list[tuple[int, int]]
+    notes: list[str]
+
+
+class KeySearch:
+    """Finds messages by key in one log."""
+
+    def __init__(self, log: LogView, damage: Damage, checks: Check) -> None:
+        self._log = log
+        self._damage = damage
+        self._checks = checks
+
+    def find(
+        self, query: KeyQuery, coverage: Coverage, progress: Callable[[int], None] | None = None
+    ) -> list[StoredMessage]:
+        """Return the newest messages that match, in the order of the log."""
+        found: dict[int, StoredMessage] = {}
+        for start, end in sorted(coverage.scans, reverse=True):
+            for message in self._scan(query, start, end, progress):
+                found[message.physical_offset] = message
+        for file in reversed(coverage.files):
+            if len(found) >= query.limit:
+                break
+            if query.topic is None:
+                continue
+            hash_ = index_format.key_hash(query.topic, query.key)
+            self._verify(query, file, hash_, found)
+        newest = sorted(found)[-query.limit :] if query.limit > 0 else []
+        return [found[offset] for offset in newest]
+
+    def _verify(
+        self, query: KeyQuery, file: IndexView, hash_: int, found: dict[int, StoredMessage]
+    ) -> None:
+        for offset in file.offsets(hash_, self._damage):
+            if offset in found:
+                continue
+            message = self.message_at(offset)
+            if message is not None and query.wants(message):
+                found[offset] = message
+                if len(found) >= query.limit:
+                    return
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose record begins at an offset; None if no good one does."""
+        size = int.from_bytes(self._log.read(physical_offset, 4), "big", signed=True)
+        columns, reasons = self._log.gather(
+            np.array([physical_offset]), np.array([max(size, 0)]), checks=self._checks
+        )
+        if reasons[0] == 0:
+            return columns.message(0)
+        if reasons[0] != MISSING and size > 0:
+            path, position = self._log.describe(physical_offset)
+            self._damage.report(path, position, REASONS.get(int(reasons[0]), "unreadable"))
+        return None
+
+    def _scan(
+        self, query: KeyQuery, start: int, end: int, progress: Callable[[int], None] | None
+    ) -> Iterator[StoredMessage]:
+        """Look at every record of a part of the log that holds the bytes of the key."""
+        key = query.key.encode()
+        for step in self._log.walk(start, end, checks=self._checks):
+            if not isinstance(step, Chunk):
+                path, position = step.file.path, step.file_position
+                self._damage.report(path, position, REASONS[step.reason])
+                continue
+            for index in _rows_holding(step.columns, key):
+                message = step.columns.message(index)
+                if is_indexed(message) and query.wants(message):
+                    yield message
+            if progress is not None:
+                progress(int(step.columns["size"].sum()))
+
+
+def is_indexed(message: StoredMessage) -> bool:
+    """Tell whether dispatch gives a message's keys to the index: not those rolled back."""
+    return transaction_type(message.sys_flag) is not TransactionType.ROLLBACK
+
+
+def _rows_holding(columns: RecordColumns, key: bytes) -> Iterator[int]:
+    """Yield the rows whose property bytes hold the key somewhere."""
+    buffer = columns.buffer
+    starts = columns["properties_position"]
+    ends = starts + columns["properties_size"]
+    data = bytes(buffer)
+    at = data.find(key, int(starts[0]))
+    last = -1
+    while at >= 0:
+        row = int(np.searchsorted(starts, at, side="right")) - 1
+        if row >= 0 and row != last and at + len(key) <= int(ends[row]):
+            yield row
+            last = row
+        if at >= int(ends[-1]):
+            return
+        at = data.find(key, at + 1)

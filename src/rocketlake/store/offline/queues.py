@@ -1,0 +1,300 @@
+"""Consume queues of a store that is only read: units from the files, then those not yet there.
+
+A queue is shown as recovery would leave it: its units up to the first invalid one, those that
+point behind the end of the log left out, and behind them the units that dispatch still owes
+(`Owed`). Plain and batch queues have one face.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.files.store_dir import OffsetFile
+from rocketlake.format import layout, queue_unit
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.offline.damage import Damage
+from rocketlake.store.offline.log import Readers
+
+BATCH = 2048
+_READ = 64 << 10
+
+PLACE_DTYPE = np.dtype(
+    [
+        ("physical_offset", np.int64),
+        ("size", np.int64),
+        ("tags_code", np.int64),
+        ("queue_offset", np.int64),
+        ("batch_size", np.int64),
+    ]
+)
+"""One unit of either kind, with the queue offset it stands for."""
+
+Places = npt.NDArray[np.void]
+
+
+class UnitKind(Struct, frozen=True):
+    """What differs between the two kinds of queue files."""
+
+    unit_size: int
+    dtype: np.dtype[np.void]
+    default_file_size: int
+    is_batch: bool
+
+
+PLAIN = UnitKind(
+    layout.UNIT_SIZE, queue_unit.UNIT_DTYPE, layout.DEFAULT_QUEUE_FILE_SIZE, is_batch=False
+)
+BATCHED = UnitKind(
+    layout.BATCH_UNIT_SIZE,
+    queue_unit.BATCH_UNIT_DTYPE,
+    layout.DEFAULT_BATCH_QUEUE_FILE_SIZE,
+    is_batch=True,
+)
+
+
+class Owed:
+    """Units that dispatch has not written yet, in order."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 5
+
+    def add(self, place: tuple[int, int, int, int, int]) -> None:
+        """Append offset, size, tags code, queue offset and batch size."""
+        self._numbers.extend(place)
+
+    def clear(self) -> None:
+        """Forget all."""
+        del self._numbers[:]
+
+    def places(self) -> Places:
+        """Return the units as columns."""
+        return np.frombuffer(bytes(self._numbers), PLACE_DTYPE)
+
+
+class QueueView:
+    """One queue: its units by index, its bounds by queue offset.
+
+    A unit's index is its place in the files; in a plain queue it is the queue offset too.
+    """
+
+    def __init__(
+        self,
+        key: QueueKey,
+        kind: UnitKind,
+        readers: Readers,
+        files: list[OffsetFile],
+        *,
+        file_size: int | None = None,
+    ) -> None:
+        self.key = key
+        self.kind = kind
+        self.files = files
+        self._readers = readers
+        self._by_base = {file.base_offset: file for file in files}
+        self.file_size = _file_size(files, kind, file_size)
+        self.first_index = files[0].base_offset // kind.unit_size if files else 0
+        self.end_index = self.first_index
+        self.max_physical_offset = -1
+        self.min_offset = 0
+        self.owed = Owed()
+        self._owed_places: Places | None = None
+
+    # --- finding the end -----------------------------------------------------------------------
+
+    def load(self, damage: Damage) -> None:
+        """Find the last valid unit, looking from the third file from the end on."""
+        index = max(len(self.files) - 3, 0)
+        self.end_index = self.first_index
+        for file in self.files[index:]:
+            first = file.base_offset // self.kind.unit_size
+            if self.end_index > self.first_index and first != self.end_index:
+                damage.report(file.path, 0, f"the queue's file for {self.end_index} is missing")
+            self._note_shape(file, damage)
+            count = self._valid_units(file)
+            self.end_index = first + count
+            if count < self.file_size // self.kind.unit_size:
+                break
+        self._find_max_physical()
+
+    def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
+        if file.size % self.kind.unit_size and file.size != self.file_size:
+            damage.report(file.path, file.size, f"not whole units of {self.kind.unit_size} bytes")
+
+    def _valid_units(self, file: OffsetFile) -> int:
+        count = 0
+        step = _READ // self.kind.unit_size * self.kind.unit_size
+        for position in range(0, min(file.size, self.file_size), step):
+            data = self._readers.read(file.path, position, min(step, self.file_size - position))
+            units = np.frombuffer(data, self.kind.dtype, len(data) // self.kind.unit_size)
+            valid = queue_unit.valid_prefix(units)
+            count += valid
+            if valid < step // self.kind.unit_size:
+                break
+        return count
+
+    def _find_max_physical(self) -> None:
+        """Take the end of the record that the last real unit points to."""
+        self.max_physical_offset = -1
+        if self.end_index > self.first_index:
+            last = self._disk_units(self.end_index - 1, 1)
+            if len(last) and not _is_prefill(last)[0]:
+                self.max_physical_offset = int(last["physical_offset"][0] + last["size"][0])
+
+    def cut(self, log_end: int) -> int:
+        """Leave out units that point behind the end of the log; return how many."""
+        low, high = self.first_index, self.end_index
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._disk_units(middle, 1)
+            if not len(unit) or int(unit["physical_offset"][0]) >= log_end:
+                high = middle
+            else:
+                low = middle + 1
+        dropped = self.end_index - low
+        self.end_index = low
+        self._find_max_physical()
+        return dropped
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many units there are, those owed included."""
+        return self.end_index - self.first_index + len(self.owed)
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset the files end with."""
+        if not self.kind.is_batch:
+            return self.end_index
+        last = self.units(self.end_index - 1, 1) if self.end_index > self.first_index else None
+        if last is None or not len(last):
+            return 0
+        return int(last["queue_offset"][0] + last["batch_size"][0])
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset of the next message."""
+        owed = self._owed()
+        if len(owed):
+            return int(owed["queue_offset"][-1] + owed["batch_size"][-1])
+        return self.next_offset
+
+    def correct_min(self, log_min: int, *, keep_empty_min: bool) -> None:
+        """Find the first message that the log still holds.
+
+        `keep_empty_min` is 4.x: a queue whose messages are all gone keeps 0 as its lowest offset.
+        """
+        low, high = self.first_index, self.first_index + self.total
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.units(middle, 1)
+            if len(unit) and (_is_prefill(unit)[0] or int(unit["physical_offset"][0]) < log_min):
+                low = middle + 1
+            else:
+                high = middle
+        if low == end:
+            self.min_offset = 0 if keep_empty_min else self.max_offset
+        elif self.kind.is_batch or low >= self.end_index:
+            self.min_offset = int(self.units(low, 1)["queue_offset"][0])
+        else:
+            self.min_offset = low
+
+    # --- units ---------------------------------------------------------------------------------
+
+    def units(self, index: int, count: int) -> Places:
+        """Return up to `count` units from an index on; at most those of one file."""
+        if index < self.first_index or count <= 0:
+            return np.empty(0, PLACE_DTYPE)
+        if index >= self.end_index:
+            start = index - self.end_index
+            return self._owed()[start : start + count]
+        raw = self._disk_units(index, min(count, self.end_index - index))
+        places = np.empty(len(raw), PLACE_DTYPE)
+        for name in ("physical_offset", "size", "tags_code"):
+            places[name] = raw[name]
+        if self.kind.is_batch:
+            places["queue_offset"] = raw["base_queue_offset"]
+            places["batch_size"] = np.maximum(raw["batch_size"], 1)
+        else:
+            places["queue_offset"] = np.arange(index, index + len(raw))
+            places["batch_size"] = 1
+        return places
+
+    def index_of(self, queue_offset: int) -> int:
+        """Return the index of the unit that stands for a queue offset, or of the one behind."""
+        low, high = self.first_index, self.first_index + self.total
+        if not self.kind.is_batch and queue_offset <= self.end_index:
+            return min(max(queue_offset, low), high)
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.units(middle, 1)
+            if len(unit) and int(unit["queue_offset"][0] + unit["batch_size"][0]) <= queue_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def iterate(self, from_offset: int, to_offset: int, batch: int = BATCH) -> Iterator[Places]:
+        """Yield units from a queue offset on, up to but without another; pre-fill left out."""
+        index = self.index_of(max(from_offset, self.min_offset))
+        end = self.first_index + self.total
+        while index < end:
+            found = self.units(index, batch)
+            if not len(found):
+                # The file is gone: go on with the next one.
+                index = self._next_file(index)
+                continue
+            index += len(found)
+            inside = found[~_is_prefill(found) & (found["queue_offset"] < to_offset)]
+            if len(inside):
+                yield inside
+            if int(found["queue_offset"][-1]) >= to_offset:
+                return
+
+    def file_units(self) -> int:
+        """Return how many units a file has room for."""
+        return self.file_size // self.kind.unit_size
+
+    def _next_file(self, index: int) -> int:
+        return (index // self.file_units() + 1) * self.file_units()
+
+    def _disk_units(self, index: int, count: int) -> npt.NDArray[np.void]:
+        number = index // self.file_units()
+        file = self._by_base.get(number * self.file_size)
+        if file is None:
+            return np.empty(0, self.kind.dtype)
+        position = index % self.file_units() * self.kind.unit_size
+        size = min(count * self.kind.unit_size, self.file_size - position)
+        data = self._readers.read(file.path, position, size)
+        return np.frombuffer(data, self.kind.dtype, len(data) // self.kind.unit_size)
+
+    def _owed(self) -> Places:
+        if self._owed_places is None or len(self._owed_places) != len(self.owed):
+            self._owed_places = self.owed.places()
+        return self._owed_places
+
+
+def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> int:
+    """Return the size of a queue's files: the given one, that of the files, or the default."""
+    if given is not None:
+        return -(-given // kind.unit_size) * kind.unit_size
+    candidates = [max(file.size // kind.unit_size * kind.unit_size, 0) for file in files]
+    steps = [b.base_offset - a.base_offset for a, b in zip(files, files[1:], strict=False)]
+    for size in (*steps, *candidates, kind.default_file_size):
+        if size > 0 and all(file.base_offset % size == 0 for file in files):
+            return size
+    return kind.default_file_size
+
+
+def _is_prefill(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    return (units["physical_offset"] == 0) & (units["size"] == layout.PREFILL_SIZE)

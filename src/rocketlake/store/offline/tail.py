@@ -1,0 +1,242 @@
+"""The true end of an unfinished log, and what dispatch owes the queues.
+
+This replays the decisions of a start after a clean or unclean stop (spec: docs/formats), without
+changing a byte: where to begin, which record is the last good one, which records no queue holds.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.files.store_dir import OffsetFile
+from rocketlake.format import layout
+from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.format.record import Check, StopReason, scan
+from rocketlake.model import flags
+from rocketlake.model import properties as names
+from rocketlake.model.hashes import tags_code
+from rocketlake.model.message import StoredMessage
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import SCHEDULE_TOPIC
+from rocketlake.store.offline.damage import REASONS, Damage
+from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop
+from rocketlake.store.offline.queues import QueueView
+from rocketlake.store.options import ReadOptions
+
+_MAGICS = tuple(
+    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+)
+
+
+class Tail(Struct, frozen=True):
+    """Where the log ends, and why there."""
+
+    end_offset: int
+    started_at: int
+    stop: Stop | None
+
+
+def checks_for(options: ReadOptions) -> Check:
+    """Return what a record must pass to be taken as good."""
+    checks = Check.OFFSET
+    if options.check_crc_on_recover:
+        checks |= Check.BODY_CRC
+    if options.force_verify_prop_crc:
+        checks |= Check.RECORD_CRC_REQUIRED
+    elif options.enabled_append_prop_crc:
+        checks |= Check.RECORD_CRC
+    return checks
+
+
+def start_after_clean_stop(log: LogView, dispatched: int) -> OffsetFile | None:
+    """Return the newest file that begins before what the queues hold, else the first."""
+    # Compat: CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from the
+    # end, which differs only if a record before the last file is damaged.
+    for file in reversed(log.files):
+        if file.base_offset <= dispatched:
+            return file
+    return log.files[0] if log.files else None
+
+
+def start_after_unclean_stop(
+    log: LogView, checkpoint: Checkpoint, options: ReadOptions
+) -> OffsetFile | None:
+    """Return the newest file whose first record is not younger than the checkpoint."""
+    # Compat: CommitLog#isMappedFileMatchedRecover.
+    limit = checkpoint.min_timestamp
+    if options.message_index_safe:
+        limit = checkpoint.min_timestamp_index
+    for file in reversed(log.files):
+        stored = log.first_timestamp(file)
+        if stored and stored <= limit:
+            return file
+    return log.files[0] if log.files else None
+
+
+def find_end(log: LogView, start: OffsetFile | None, checks: Check) -> Tail:
+    """Walk from a file on to the first thing that is no good record."""
+    if start is None:
+        return Tail(0, 0, None)
+    end = start.base_offset
+    for step in log.walk(start.base_offset, checks=checks):
+        if isinstance(step, Stop):
+            return Tail(step.physical_offset, start.base_offset, step)
+        last = step.columns.rows[-1]
+        end = int(last["physical_offset"] + last["size"])
+    return Tail(end, start.base_offset, None)
+
+
+def records_behind(log: LogView, tail: Tail) -> int | None:
+    """Return the offset of a well-formed record behind the end of the log; None if none is there.
+
+    A torn end has none. One with a good checksum that claims the very place where it lies was
+    written there, and is lost by the cut.
+    """
+    if tail.stop is None or tail.stop.reason in (StopReason.END_OF_DATA, StopReason.END_OF_FILE):
+        return None
+    for file in log.files:
+        if file.base_offset + file.size > tail.end_offset:
+            found = _search(log, file, max(tail.end_offset + 1, file.base_offset))
+            if found is not None:
+                return found
+    return None
+
+
+def _search(log: LogView, file: OffsetFile, offset: int) -> int | None:
+    limit = file.base_offset + file.size
+    while offset < limit:
+        data = log.read(offset, min(WINDOW, limit - offset))
+        if len(data) < layout.RECORD_MIN_SIZE:
+            return None
+        for at in _magic_places(data):
+            found = scan(
+                log.read(offset + at, _size_at(data, at)),
+                base_offset=offset + at,
+                checks=Check.OFFSET | Check.BODY_CRC,
+                rows_max=1,
+            )
+            if len(found.columns):
+                return offset + at
+        offset += max(len(data) - 8, 1)
+    return None
+
+
+def _magic_places(data: bytes) -> list[int]:
+    places = []
+    for magic in _MAGICS:
+        at = data.find(magic, 4)
+        while at >= 0:
+            places.append(at - 4)
+            at = data.find(magic, at + 1)
+    return sorted(places)
+
+
+def _size_at(data: bytes, at: int) -> int:
+    return max(int.from_bytes(data[at : at + 4], "big", signed=True), 0)
+
+
+class Debts:
+    """Finds the records that no queue holds and adds them to what the queues are owed.
+
+    `make` gives the view of a queue that has no directory yet.
+    """
+
+    def __init__(
+        self,
+        queues: dict[QueueKey, QueueView],
+        make: Callable[[QueueKey, bool], QueueView],
+        options: ReadOptions,
+    ) -> None:
+        self._queues = queues
+        self._make = make
+        self._options = options
+        self._next: dict[QueueKey, int] = {}
+        self.gaps: set[QueueKey] = set()
+
+    def add(self, chunk: Chunk, from_offset: int) -> None:
+        """Take the records of a walk from an offset on."""
+        columns = chunk.columns
+        ends = columns["physical_offset"] + columns["size"]
+        wanted = (columns["physical_offset"] >= from_offset) & self._unheld(chunk, ends)
+        buffer = bytes(columns.buffer)
+        if names.MULTI_DISPATCH.encode() in buffer:
+            wanted |= columns["physical_offset"] >= from_offset
+        for index in np.flatnonzero(wanted).tolist():
+            self._add_record(chunk, index)
+
+    def _unheld(self, chunk: Chunk, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Mark the records behind the last one that their queue holds."""
+        codes, topics = chunk.columns.topics()
+        both = codes.astype(np.int64) << 32 | chunk.columns["queue_id"].astype(np.uint32)
+        found, group = np.unique(both, return_inverse=True)
+        limits = np.empty(len(found), np.int64)
+        for i, number in enumerate(found.tolist()):
+            queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
+            queue = self._queues.get(QueueKey(topics[number >> 32], queue_id))
+            limits[i] = queue.max_physical_offset if queue else -1
+        return ends > limits[group]
+
+    def _add_record(self, chunk: Chunk, index: int) -> None:
+        row = chunk.columns.rows[index]
+        if not flags.enters_queue(int(row["sys_flag"])):
+            return
+        message = chunk.columns.message(index)
+        properties = message.properties
+        place = (message.physical_offset, message.store_size, self._tags_code(message))
+        is_batch = bool(message.sys_flag & flags.INNER_BATCH)
+        count = _number(properties.get(names.INNER_NUM), 1) if is_batch else 1
+        base = _number(properties.get(names.INNER_BASE), message.queue_offset)
+        offset = base if is_batch else message.queue_offset
+        self._owe(QueueKey(message.topic, message.queue_id), place, offset, count)
+        multi = properties.get(names.MULTI_DISPATCH)
+        if multi and not is_batch:
+            offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
+            for name, text in zip(multi.split(names.MULTI_SEPARATOR), offsets, strict=False):
+                self._owe(QueueKey(name, 0), place, _number(text, -1), 1)
+
+    def _owe(
+        self, key: QueueKey, place: tuple[int, int, int], queue_offset: int, count: int
+    ) -> None:
+        queue = self._queues.get(key)
+        if queue is None:
+            if queue_offset < 0 or key.queue_id < 0:
+                return
+            queue = self._queues[key] = self._make(key, count > 1)
+            queue.first_index = queue.end_index = queue_offset
+            self._next[key] = queue_offset
+        if place[0] + place[1] <= queue.max_physical_offset:
+            return
+        expected = self._next.setdefault(key, queue.next_offset)
+        if queue_offset < expected:
+            return  # already there
+        if queue_offset > expected and queue.total:
+            self.gaps.add(key)
+        queue.owed.add((*place, queue_offset, count))
+        self._next[key] = queue_offset + count
+
+    def _tags_code(self, message: StoredMessage) -> int:
+        level = _number(message.properties.get(names.DELAY), 0)
+        if message.topic == SCHEDULE_TOPIC and level > 0:
+            return message.store_timestamp + self._options.delay_ms(level)
+        return tags_code(message.tags)
+
+
+def _number(text: str | None, default: int) -> int:
+    try:
+        return int(text) if text else default
+    except ValueError:
+        return default
+
+
+def report_cut(log: LogView, tail: Tail, damage: Damage) -> None:
+    """Say so if well-formed records lie behind the end of the log."""
+    behind = records_behind(log, tail)
+    if behind is not None and tail.stop is not None:
+        damage.report(
+            tail.stop.file.path,
+            tail.stop.file_position,
+            f"{REASONS[tail.stop.reason]}; the log is cut here as a start would cut it, and good "
+            f"records from {behind} on are left out",
+        )

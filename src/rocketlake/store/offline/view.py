@@ -1,0 +1,277 @@
+"""OfflineStore: the read-only view of a store directory, live or not.
+
+1. It opens lazily and reads only what is asked for; nothing is ever written.
+2. It shows the store as recovery would leave it: `tail` decides where the log ends and what the
+   queues are owed.
+3. What is wrong is collected in `damage`; reading goes on where that is safe.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import names
+from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.format.record import RecordColumns
+from rocketlake.model.message import StoredMessage
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.offline import tail as tail_rules
+from rocketlake.store.offline.coverage import cover
+from rocketlake.store.offline.damage import REASONS, Damage, Finding
+from rocketlake.store.offline.keys import Coverage, KeyQuery, KeySearch
+from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop
+from rocketlake.store.offline.queues import BATCHED, PLAIN, Places, QueueView
+from rocketlake.store.offline.times import Boundary, TimeLookup
+from rocketlake.store.offline.traits import Traits, look_at
+from rocketlake.store.options import ReadOptions
+
+
+class Batch(Struct, frozen=True):
+    """Messages of one queue: the units that point to them, and their records."""
+
+    key: QueueKey
+    places: Places
+    columns: RecordColumns
+
+
+class OfflineStore:
+    """A store directory, opened for reading only.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        log_dirs: tuple[Path, ...] = (),
+        options: ReadOptions | None = None,
+        on_damage: Callable[[Finding], None] | None = None,
+        ops: FileOps | None = None,
+    ) -> None:
+        """Open a store directory.
+
+        Raises:
+            StoreNotFoundError: it is not there, is no directory or may not be read.
+            ConfigError: options contradict the files.
+        """
+        self.options = options or ReadOptions()
+        self.damage = Damage(on_damage)
+        self.directory = StoreDir(ops or PosixFileOps(), Path(path), log_dirs)
+        self.traits: Traits = look_at(self.directory)
+        self._readers = Readers(self.directory.ops)
+        self.checks = tail_rules.checks_for(self.options)
+        self.log = LogView(self.directory, self._readers, self.damage)
+        self.log.refresh(self.options.mapped_file_size_commit_log)
+        self.on_progress: Callable[[int], None] | None = None
+
+    def __enter__(self) -> "OfflineStore":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self._readers.close()
+
+    # --- the log and the queues ----------------------------------------------------------------
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint page; zeros if there is none."""
+        return Checkpoint.decode(self.directory.read_small(names.CHECKPOINT) or b"")
+
+    @cached_property
+    def tail(self) -> tail_rules.Tail:
+        """Where the log ends."""
+        return tail_rules.find_end(self.log, self._start(), self.checks)
+
+    def _start(self) -> "tail_rules.OffsetFile | None":
+        if self.traits.is_clean:
+            return tail_rules.start_after_clean_stop(self.log, self._dispatched)
+        return tail_rules.start_after_unclean_stop(self.log, self.checkpoint, self.options)
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte of the log."""
+        return self.log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The end of the log."""
+        return self.tail.end_offset
+
+    @cached_property
+    def _disk_queues(self) -> dict[QueueKey, QueueView]:
+        """The queues as their files are, before anything is cut or owed."""
+        found: dict[QueueKey, QueueView] = {}
+        if self.traits.has_rocksdb_queues:
+            return found
+        families = (
+            (names.CONSUME_QUEUE, PLAIN, self.options.mapped_file_size_consume_queue),
+            (
+                names.BATCH_CONSUME_QUEUE,
+                BATCHED,
+                self.options.mapper_file_size_batch_consume_queue,
+            ),
+        )
+        for family, kind, file_size in families:
+            for place in self.directory.queue_dirs(family):
+                key = QueueKey(place.topic, place.queue_id)
+                files = [f for f in self.directory.offset_files(place.path) if f.size]
+                if not files and key in found:
+                    continue
+                view = QueueView(key, kind, self._readers, files, file_size=file_size)
+                view.load(self.damage)
+                found[key] = view
+        return found
+
+    @cached_property
+    def _dispatched(self) -> int:
+        """How far into the log the queues reach; -1 if there are none."""
+        ends = (queue.max_physical_offset for queue in self._disk_queues.values())
+        return max(ends, default=-1)
+
+    @cached_property
+    def queues(self) -> dict[QueueKey, QueueView]:
+        """Every queue by topic and number, as recovery would leave it."""
+        dispatched, tail = self._dispatched, self.tail
+        tail_rules.report_cut(self.log, tail, self.damage)
+        queues = self._disk_queues
+        for queue in queues.values():
+            if queue.max_physical_offset > tail.end_offset:
+                queue.cut(tail.end_offset)
+        begin = dispatched if self.traits.is_clean else self.log.min_offset
+        if self._owe(queues, tail.started_at, begin):
+            # A queue lacks units from before the walk: they can only come from an earlier one.
+            for queue in queues.values():
+                queue.owed.clear()
+            self._owe(queues, self.log.min_offset, begin)
+        for queue in queues.values():
+            queue.correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
+        return dict(sorted(queues.items()))
+
+    def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
+        """Add what the log holds and the queues do not; tell whether a queue has a gap."""
+        debts = tail_rules.Debts(queues, self._new_queue, self.options)
+        for step in self.log.walk(start, self.tail.end_offset, checks=self.checks):
+            if isinstance(step, Chunk):
+                debts.add(step, begin)
+        return bool(debts.gaps) and start > self.log.min_offset
+
+    def _new_queue(self, key: QueueKey, is_batch: bool) -> QueueView:  # noqa: FBT001 - a callback
+        return QueueView(key, BATCHED if is_batch else PLAIN, self._readers, [])
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def messages(
+        self, key: QueueKey, from_offset: int = 0, to_offset: int = 1 << 62
+    ) -> Iterator[Batch]:
+        """Yield the messages of a queue in batches; what is damaged is reported and left out."""
+        queue = self.queues.get(key)
+        if queue is None:
+            return
+        for places in queue.iterate(from_offset, to_offset):
+            batch = self.read(key, places)
+            if len(batch.columns):
+                yield batch
+
+    def read(self, key: QueueKey, places: Places) -> Batch:
+        """Read the records that units point to."""
+        offsets, sizes = places["physical_offset"], places["size"]
+        # Why: a damaged unit may claim any size; the log's files say how much there can be.
+        sizes = np.minimum(sizes, self.log.file_size)
+        columns, reasons = self.log.gather(
+            offsets.astype(np.int64), sizes.astype(np.int64), checks=self.checks
+        )
+        good = reasons == 0
+        if not good.all():
+            self._report_units(key, places, reasons)
+            columns = RecordColumns(columns.buffer, columns.rows[good])
+            places = places[good]
+        return Batch(key, places, columns)
+
+    def _report_units(
+        self, key: QueueKey, places: Places, reasons: npt.NDArray[np.uint8]
+    ) -> None:
+        for index in np.flatnonzero(reasons).tolist():
+            offset, reason = int(places["physical_offset"][index]), int(reasons[index])
+            if offset < self.log.min_offset:
+                continue  # expired, and no damage
+            path, position = self.log.describe(offset)
+            text = "no file holds the record" if reason == MISSING else REASONS[reason]
+            number = int(places["queue_offset"][index])
+            self.damage.report(path, position, f"{text}; message {number} of {key} is left out")
+
+    def walk(self, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
+        """Yield the log's records in order, up to its end; damage is reported and stepped over."""
+        begin = self.log.min_offset if start is None else start
+        limit = self.max_offset if end is None else min(end, self.max_offset)
+        for step in self.log.walk(begin, limit, checks=self.checks):
+            if isinstance(step, Stop):
+                self.damage.report(step.file.path, step.file_position, REASONS[step.reason])
+            else:
+                yield step
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose record begins at an offset; None if no good one does."""
+        return KeySearch(self.log, self.damage, self.checks).message_at(physical_offset)
+
+    # --- looking up ----------------------------------------------------------------------------
+
+    def offset_by_time(
+        self, key: QueueKey, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """Return the queue offset for a store time, by the rules of 5.x.
+
+        Raises:
+            KeyError: there is no such queue.
+        """
+        return TimeLookup(self.log, self.queues[key]).bound(timestamp, boundary)
+
+    def nearest_offset_by_time(self, key: QueueKey, timestamp: int) -> int:
+        """Return the queue offset for a store time, by the rules of 4.x.
+
+        Raises:
+            KeyError: there is no such queue.
+        """
+        return TimeLookup(self.log, self.queues[key]).nearest(timestamp)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which parts of the log the index covers, and which must be scanned for a key."""
+        _ = self.queues
+        return cover(
+            self.directory.index_files(),
+            self._readers,
+            self.options,
+            log=(self.log.min_offset, self._dispatched, self.max_offset),
+            trusted=self._index_trusted,
+        )
+
+    def _index_trusted(self, end_timestamp: int) -> bool:
+        """Tell whether an index file that ends with this time is surely complete."""
+        if self.traits.is_clean or self.traits.held_by is not None:
+            return True
+        return end_timestamp <= self.checkpoint.index_timestamp
+
+    def find(self, query: KeyQuery) -> list[StoredMessage]:
+        """Return messages by key, in the order of the log."""
+        search = KeySearch(self.log, self.damage, self.checks)
+        coverage = self.coverage
+        if query.topic is None:
+            coverage = Coverage([], [(self.log.min_offset, self.max_offset)], coverage.notes)
+        return search.find(query, coverage, self.on_progress)
