@@ -79,13 +79,13 @@ class StoreDir:
 
     def queue_dirs(self, family: str) -> list[QueueDir]:
         """List the queues of a family by topic and number; other directories are passed over."""
-        found = []
-        for topic in self.ops.entries(self.root / family):
-            if not topic.is_dir:
-                continue
-            for queue in self.ops.entries(topic.path):
-                if queue.is_dir and queue.name.isascii() and queue.name.isdigit():
-                    found.append(QueueDir(topic.name, int(queue.name), queue.path))
+        found = [
+            QueueDir(topic.name, int(queue.name), queue.path)
+            for topic in self.ops.entries(self.root / family)
+            if topic.is_dir
+            for queue in self.ops.entries(topic.path)
+            if queue.is_dir and queue.name.isascii() and queue.name.isdigit()
+        ]
         return sorted(found, key=lambda queue: (queue.topic, queue.queue_id))
 
     def index_files(self) -> list[Entry]:

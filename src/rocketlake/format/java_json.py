@@ -21,9 +21,10 @@ from typing import Final, NoReturn, TypeAlias
 import msgspec
 
 JsonValue: TypeAlias = (
-    "None | bool | int | float | str | list[JsonValue] | dict[str | int, JsonValue]"
+    "bool | int | float | str | list[JsonValue] | dict[str | int, JsonValue] | None"
 )
 JsonObject: TypeAlias = dict[str | int, JsonValue]
+_Container: TypeAlias = JsonObject | list[JsonValue]
 
 DEPTH_MAX: Final = 128
 _NUMBER_SIZE_MAX: Final = 1000
@@ -33,10 +34,12 @@ _BLANK = re.compile(r"[ \t\r\n\f\v\b]*")
 _BLANK_OR_COMMA = re.compile(r"[ \t\r\n\f\v\b,]*")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?P<fraction>(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER_PAIR = r"-?[0-9]{1,19}:-?[0-9]{1,19}"
+_INTEGER_MAP = re.compile(rf"\{{((?:{_INTEGER_PAIR},)*{_INTEGER_PAIR})\s*\}}")
 _WORD = re.compile("[A-Za-z_$\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _HEX = re.compile(r"[0-9A-Fa-f]+")
-# Compat: JSONLexerBase#nextToken knows these words; NaN is what it makes of a number it never writes.
+# Compat: the words of JSONLexerBase#nextToken; it takes NaN for null, and writes null for it.
 _WORDS: Final[dict[str, bool | None]] = {
     "true": True,
     "false": False,
@@ -44,21 +47,20 @@ _WORDS: Final[dict[str, bool | None]] = {
     "undefined": None,
     "NaN": None,
 }
-# Compat: JSONLexerBase#scanString.
-_ESCAPES: Final = {
-    **{str(digit): chr(digit) for digit in range(8)},
-    **{"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "F": "\f", "r": "\r"},
-    **{'"': '"', "'": "'", "/": "/", "\\": "\\"},
-}
+# Compat: these, and nothing else, are known to JSONLexerBase#scanString.
+_ESCAPES: Final = dict(
+    zip("01234567btnvfFr\"'/\\", "\0\1\2\3\4\5\6\7\b\t\n\v\f\f\r\"'/\\", strict=True)
+)
 _HEX_ESCAPES: Final = {"u": 4, "x": 2}
-_REFERENCE_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[([0-9]+)\]", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REFERENCE_STEP = re.compile(r"\.(?P<name>(?:[^.\[\\]|\\.)+)|\[(?P<index>[0-9]{1,10})\]", re.DOTALL)
+_UNESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
-# Compat: SerializeWriter#writeStringWithDoubleQuote; beside what JSON asks for, it escapes the
+# Compat: as SerializeWriter#writeStringWithDoubleQuote; beside what JSON asks for, it escapes the
 # second row of control characters and the two line separators of Unicode.
 _ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f-\x9f\u2028\u2029]')
 _SHORT_ESCAPES: Final = {
-    **{"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"},
-    **{'"': '\\"', "\\": "\\\\"},
+    plain: "\\" + letter for plain, letter in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
 }
 
 
@@ -66,7 +68,7 @@ def loads(data: bytes | str) -> JsonValue:
     """Read a value; of equal keys in one object the last one counts.
 
     Raises:
-        ValueError: The text is no JSON, even for fastjson: names line, column and what was expected.
+        ValueError: Even fastjson would refuse it; names line, column and what was expected.
     """
     value: JsonValue
     try:
@@ -132,6 +134,11 @@ class _Parser:
         return _WORDS[word.group()]
 
     def _read_object(self, depth: int) -> JsonObject:
+        # Why: a table of offsets is little else than such maps, so they are read in one piece.
+        if integers := _INTEGER_MAP.match(self._text, self._at):
+            self._at = integers.end()
+            pairs = (pair.partition(":") for pair in integers[1].split(","))
+            return {int(key): int(value) for key, _, value in pairs}
         result: JsonObject = {}
         self._at += 1
         while not self._reaches_end("}"):
@@ -211,7 +218,7 @@ class _Parser:
             part, at = self._read_escape(at + 1)
             parts.append(part)
         self._at = at + 1
-        return _join_surrogates("".join(parts))
+        return parts[0] if len(parts) == 1 else _join_surrogates("".join(parts))
 
     def _read_escape(self, at: int) -> tuple[str, int]:
         kind = self._text[at : at + 1]
@@ -251,7 +258,7 @@ class _Parser:
 
 def _join_surrogates(text: str) -> str:
     """Make one character of two escaped halves; a half alone becomes U+FFFD."""
-    if not any("\ud800" <= char <= "\udfff" for char in text):
+    if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -259,27 +266,28 @@ def _join_surrogates(text: str) -> str:
 def _resolve_references(root: JsonValue) -> JsonValue:
     """Put the object that a `$ref` names in its place, so that both places share it.
 
-    Why: the sum of what is referred to is bounded, since references to references could grow a
-    small text beyond any memory once somebody walks through it.
+    Why: what is referred to is bounded in sum, since references to references could grow a small
+    text beyond any memory once somebody walks through it.
     """
     budget = _REFERRED_VALUES_MAX
     sizes: dict[int, int] = {}
-    pending: list[JsonValue] = [root]
+    pending: list[tuple[_Container, str | int, JsonValue]] = [([root], 0, root)]
     while pending:
-        holder = pending.pop()
-        for key, child in _children(holder):
-            path = _reference_path(child)
-            if path is None:
-                pending.append(child)
-                continue
-            target = _find_referred(root, path)
-            if id(target) not in sizes:
-                sizes[id(target)] = _count_values(target, path, budget)
-            budget -= sizes[id(target)]
-            if budget < 0:
-                raise ValueError(f"references to more than {_REFERRED_VALUES_MAX} values")
-            # mypy does not know that the key is of the holder's own kind.
-            holder[key] = target  # type: ignore[index, call-overload]
+        holder, key, value = pending.pop()
+        path = _reference_path(value)
+        if path is None:
+            # Order: as in the text, so that what lies before a reference is resolved by then.
+            if isinstance(value, dict | list):
+                pending += [(value, *child) for child in reversed(_children(value))]
+            continue
+        target = _find_referred(root, path)
+        if id(target) not in sizes:
+            sizes[id(target)] = _count_values(target, path, budget)
+        budget -= sizes[id(target)]
+        if budget < 0:
+            raise ValueError(f"references to more than {_REFERRED_VALUES_MAX} values")
+        # mypy does not know that the key is of the holder's own kind.
+        holder[key] = target  # type: ignore[index]
     return root
 
 
@@ -297,26 +305,28 @@ def _reference_path(value: JsonValue) -> str | None:
 
 
 def _find_referred(root: JsonValue, path: str) -> JsonValue:
-    """Return what a path such as `$.table.name[3]` leads to; `\\` escapes a character of a name."""
+    """Return what a path such as `$.table.name[3]` leads to."""
     value = root
-    at = 1
-    while path.startswith("$") and at < len(path):
-        step = _REFERENCE_STEP.match(path, at)
-        if step is None:
-            break
-        name, number = step.groups()
-        key = int(number) if name is None else re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL)
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
-            value = value[key]
-        else:
-            break
-        at = step.end()
-    else:
-        if path.startswith("$"):
-            return value
-    raise ValueError(f"the reference {path!r} leads nowhere")
+    for key in _split_path(path):
+        match value:
+            case dict() if key in value:
+                value = value[key]
+            case list() if isinstance(key, int) and key < len(value):
+                value = value[key]
+            case _:
+                raise ValueError(f"the reference {path!r} leads nowhere")
+    return value
+
+
+def _split_path(path: str) -> list[str | int]:
+    """Return the keys of a path; in a name, a backslash stands before what is no letter."""
+    steps = list(_REFERENCE_STEP.finditer(path))
+    if path != "$" + "".join(step.group() for step in steps):
+        raise ValueError(f"the reference {path!r} is of a form that is not supported")
+    return [
+        int(step["index"]) if step["name"] is None else _UNESCAPE.sub(r"\1", step["name"])
+        for step in steps
+    ]
 
 
 def _count_values(value: JsonValue, path: str, limit: int) -> int:

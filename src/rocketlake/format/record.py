@@ -31,7 +31,6 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_properties",
-    "kernel_name",
     "reencode",
     "scan",
     "scan_at",
@@ -61,11 +60,6 @@ crc31 = _KERNEL.crc31
 seal = _KERNEL.seal
 encode_properties = _KERNEL.encode_properties
 decode_properties = _KERNEL.decode_properties
-
-
-def kernel_name() -> str:
-    """Return which kernel serves: `native` or `pure`."""
-    return str(_KERNEL.NAME)
 
 
 class RecordColumns:

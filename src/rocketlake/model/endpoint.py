@@ -35,9 +35,9 @@ class Endpoint(Struct, frozen=True, gc=False):
     def parse(cls, text: str) -> "Endpoint":
         """Read `1.2.3.4:99` or `[2001:db8::1]:99`."""
         host, separator, port = text.rpartition(":")
+        if not separator:
+            raise ValueError(f"not a host and port: {text!r} (no port)")
         try:
-            if not separator:
-                raise ValueError("no port")
             address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
             return cls(address.packed, int(port))
         except ValueError as error:

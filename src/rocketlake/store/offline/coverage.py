@@ -2,19 +2,13 @@
 
 from collections.abc import Callable
 
-from rocketlake.files.ops import Entry
-from rocketlake.format import layout
 from rocketlake.store.offline.keys import Coverage, IndexView
-from rocketlake.store.offline.log import Readers
-from rocketlake.store.options import ReadOptions
 
 _RACE = 4 << 20  # what a running dispatcher may have put into a queue, but not yet into the index
 
 
 def cover(
-    entries: list[Entry],
-    readers: Readers,
-    options: ReadOptions,
+    files: list[IndexView],
     *,
     log: tuple[int, int, int],
     trusted: Callable[[int], bool],
@@ -25,11 +19,6 @@ def cover(
     or whose shape is unproven, has its part of the log scanned.
     """
     log_min, dispatched, log_end = log
-    files = [
-        IndexView(entry, readers, options.max_hash_slot_num)
-        for entry in entries
-        if entry.size >= layout.INDEX_HEADER_SIZE
-    ]
     if not files:
         note = "there is no index: keys are found by scanning the log"
         return Coverage([], [(log_min, log_end)], [note] if log_end > log_min else [])

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from rocketlake.format.record import StopReason
 
-REASONS = {
+_REASONS = {
     StopReason.END_OF_DATA: "bytes that were never written",
     StopReason.END_OF_FILE: "the end of a file",
     StopReason.TORN: "a record reaches beyond the end",
@@ -15,6 +15,11 @@ REASONS = {
     StopReason.BAD_CRC: "a record does not have its checksum",
     StopReason.BAD_OFFSET: "a record of another place of the log",
 }
+
+
+def reason_text(reason: int) -> str:
+    """Say in words why a scan stopped or a record is bad."""
+    return _REASONS.get(StopReason(reason), "unreadable")
 
 
 class Finding(Struct, frozen=True):
@@ -34,7 +39,9 @@ class Damage:
     The list is bounded; the count is not.
     """
 
-    def __init__(self, listener: Callable[[Finding], None] | None = None, kept: int = 10_000):
+    def __init__(
+        self, listener: Callable[[Finding], None] | None = None, kept: int = 10_000
+    ) -> None:
         self.findings: list[Finding] = []
         self.count = 0
         self._seen: set[tuple[str, int]] = set()

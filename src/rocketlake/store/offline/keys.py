@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +15,7 @@ from rocketlake.format import layout
 from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model.flags import TransactionType, transaction_type
 from rocketlake.model.message import StoredMessage
-from rocketlake.store.offline.damage import REASONS, Damage
+from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
 
 _PROVE_MAX = 512 << 20  # beyond this a file of unknown shape is not read whole
@@ -45,7 +44,7 @@ class IndexView:
     """One index file; `slots` is None where its shape could not be proven."""
 
     def __init__(self, entry: Entry, readers: Readers, slots: int | None) -> None:
-        self.path: Path = entry.path
+        self.path = entry.path
         self.size = entry.size
         self._readers = readers
         head = readers.read(entry.path, 0, layout.INDEX_HEADER_SIZE)
@@ -143,7 +142,7 @@ class KeySearch:
             return columns.message(0)
         if reasons[0] != MISSING and size > 0:
             path, position = self._log.describe(physical_offset)
-            self._damage.report(path, position, REASONS.get(int(reasons[0]), "unreadable"))
+            self._damage.report(path, position, reason_text(int(reasons[0])))
         return None
 
     def _scan(
@@ -154,7 +153,7 @@ class KeySearch:
         for step in self._log.walk(start, end, checks=self._checks):
             if not isinstance(step, Chunk):
                 path, position = step.file.path, step.file_position
-                self._damage.report(path, position, REASONS[step.reason])
+                self._damage.report(path, position, reason_text(step.reason))
                 continue
             for index in _rows_holding(step.columns, key):
                 message = step.columns.message(index)

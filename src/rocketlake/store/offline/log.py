@@ -7,6 +7,7 @@
 import bisect
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,15 @@ from rocketlake.errors import ConfigError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, Reader
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import layout
-from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan, scan_at
+from rocketlake.format.record import (
+    ROW_DTYPE,
+    Check,
+    RecordColumns,
+    Scan,
+    StopReason,
+    scan,
+    scan_at,
+)
 from rocketlake.store.offline.damage import Damage
 
 WINDOW = 4 << 20
@@ -117,7 +126,7 @@ class LogView:
             if file.size != self.file_size:
                 text = f"the file has {file.size} bytes, the others {self.file_size}"
                 self._damage.report(file.path, min(file.size, self.file_size), text)
-        for before, after in zip(self.files, self.files[1:], strict=False):
+        for before, after in pairwise(self.files):
             end = before.base_offset + self.file_size
             if end < after.base_offset:
                 text = f"the log goes on at {after.base_offset}: a file is missing"
@@ -184,7 +193,7 @@ class LogView:
             buffer = self._readers.read(file.path, position, wanted)
             whole = len(buffer) < wanted or offset + len(buffer) >= limit
             window = WINDOW
-            found = Scan(RecordColumns(buffer, np.empty(0)), StopReason.OK, 0)
+            found = Scan(RecordColumns(buffer, np.empty(0, ROW_DTYPE)), StopReason.OK, 0)
             while found.reason == StopReason.OK:
                 found = scan(buffer, found.position, base_offset=offset, checks=checks)
                 if len(found.columns):
@@ -269,7 +278,7 @@ class LogView:
         files = np.searchsorted(np.array(self._bases, np.int64), offsets, side="right")
         apart = (gaps < 0) | (gaps > _GAP_MAX) | (files[1:] != files[:-1])
         cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(offsets)]
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in pairwise(cuts):
             start = first
             while start < last:
                 within = np.searchsorted(ends[start:last], int(offsets[start]) + WINDOW, "right")

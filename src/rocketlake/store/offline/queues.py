@@ -7,6 +7,7 @@ point behind the end of the log left out, and behind them the units that dispatc
 
 from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -289,7 +290,7 @@ def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> in
     if given is not None:
         return -(-given // kind.unit_size) * kind.unit_size
     candidates = [max(file.size // kind.unit_size * kind.unit_size, 0) for file in files]
-    steps = [b.base_offset - a.base_offset for a, b in zip(files, files[1:], strict=False)]
+    steps = [b.base_offset - a.base_offset for a, b in pairwise(files)]
     for size in (*steps, *candidates, kind.default_file_size):
         if size > 0 and all(file.base_offset % size == 0 for file in files):
             return size
@@ -297,4 +298,7 @@ def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> in
 
 
 def _is_prefill(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    return (units["physical_offset"] == 0) & (units["size"] == layout.PREFILL_SIZE)
+    mask: npt.NDArray[np.bool_] = (units["physical_offset"] == 0) & (
+        units["size"] == layout.PREFILL_SIZE
+    )
+    return mask

@@ -20,7 +20,7 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.message import StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
-from rocketlake.store.offline.damage import REASONS, Damage
+from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop
 from rocketlake.store.offline.queues import QueueView
 from rocketlake.store.options import ReadOptions
@@ -52,8 +52,8 @@ def checks_for(options: ReadOptions) -> Check:
 
 def start_after_clean_stop(log: LogView, dispatched: int) -> OffsetFile | None:
     """Return the newest file that begins before what the queues hold, else the first."""
-    # Compat: CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from the
-    # end, which differs only if a record before the last file is damaged.
+    # Compat: as in CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from
+    # the end, which differs only if a record before the last file is damaged.
     for file in reversed(log.files):
         if file.base_offset <= dispatched:
             return file
@@ -64,7 +64,7 @@ def start_after_unclean_stop(
     log: LogView, checkpoint: Checkpoint, options: ReadOptions
 ) -> OffsetFile | None:
     """Return the newest file whose first record is not younger than the checkpoint."""
-    # Compat: CommitLog#isMappedFileMatchedRecover.
+    # Compat: as in CommitLog#isMappedFileMatchedRecover.
     limit = checkpoint.min_timestamp
     if options.message_index_safe:
         limit = checkpoint.min_timestamp_index
@@ -237,6 +237,6 @@ def report_cut(log: LogView, tail: Tail, damage: Damage) -> None:
         damage.report(
             tail.stop.file.path,
             tail.stop.file_position,
-            f"{REASONS[tail.stop.reason]}; the log is cut here as a start would cut it, and good "
-            f"records from {behind} on are left out",
+            f"{reason_text(tail.stop.reason)}; the log is cut here as a start would cut it, and "
+            f"good records from {behind} on are left out",
         )

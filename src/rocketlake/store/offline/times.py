@@ -62,7 +62,7 @@ class TimeLookup:
                 low, left = middle + 1, middle
                 left_time = -1
                 continue
-            time = self._time(middle)
+            time = self.time_of(middle)
             if time is None:
                 return 0
             if time == timestamp:
@@ -80,14 +80,14 @@ class TimeLookup:
         if file is None:
             return 0
         low, high = self._first_of(file), file.last
-        last_time, first_time = self._time(high), self._time(low)
+        last_time, first_time = self.time_of(high), self.time_of(low)
         if last_time is not None and last_time < timestamp:
             return high + 1 if boundary is Boundary.LOWER else high
         if first_time is not None and first_time > timestamp:
             return low if boundary is Boundary.LOWER else 0
         while low <= high:
             middle = (low + high) // 2
-            time = self._time(middle) if self._held(middle) else -1
+            time = self.time_of(middle) if self._held(middle) else -1
             if time is None:
                 return 0
             if time == timestamp:
@@ -104,12 +104,12 @@ class TimeLookup:
             return None
         if boundary is Boundary.LOWER:
             for file in files[:-1]:
-                time = self._time(file.last)
+                time = self.time_of(file.last)
                 if time is not None and time >= timestamp:
                     return file
             return files[-1]
         for file in reversed(files):
-            time = self._time(self._first_of(file))
+            time = self.time_of(self._first_of(file))
             if time is not None and time <= timestamp:
                 return file
         return files[0]
@@ -118,24 +118,24 @@ class TimeLookup:
         """Return the first or last unit of the file with the same time."""
         step = -1 if boundary is Boundary.LOWER else 1
         limits = range(self._first_of(file), file.last + 1)
-        while index + step in limits and self._time(index + step) == timestamp:
+        while index + step in limits and self.time_of(index + step) == timestamp:
             index += step
         return index
 
     # --- 5.x, batch queue ----------------------------------------------------------------------
 
     def _bound_batch(self, timestamp: int, boundary: Boundary) -> int:
-        # Compat: BatchConsumeQueue#getOffsetInQueueByTime, which is not the rule of plain queues.
+        # Compat: as in BatchConsumeQueue#getOffsetInQueueByTime; plain queues have another rule.
         files = self._files()
-        chosen = [file for file in files if (self._time(file.first) or 0) <= timestamp]
+        chosen = [file for file in files if (self.time_of(file.first) or 0) <= timestamp]
         if not chosen:
             return -1
         low, high = chosen[-1].first, chosen[-1].last
-        if timestamp >= (self._time(high) or 0):
+        if timestamp >= (self.time_of(high) or 0):
             return self._offset(high)
         while low <= high:
             middle = (low + high) // 2
-            time = self._time(middle) or 0
+            time = self.time_of(middle) or 0
             if middle == high or (middle == low and time >= timestamp):
                 return self._offset(middle) if time >= timestamp else -1
             if middle == low:
@@ -180,7 +180,8 @@ class TimeLookup:
         unit = self._queue.units(index, 1)
         return int(unit["queue_offset"][0]) if len(unit) else -1
 
-    def _time(self, index: int) -> int | None:
+    def time_of(self, index: int) -> int | None:
+        """Return the store time of the record a unit points to; None if it is gone."""
         physical_offset = self._physical(index)
         if physical_offset < self._log.min_offset:
             return None

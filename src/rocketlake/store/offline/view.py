@@ -10,22 +10,25 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.files.store_dir import StoreDir
+from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
 from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16
+from rocketlake.format.queue_unit import ExtUnit, ext_offset
 from rocketlake.format.record import RecordColumns
 from rocketlake.model.message import StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
-from rocketlake.store.offline.damage import REASONS, Damage, Finding
-from rocketlake.store.offline.keys import Coverage, KeyQuery, KeySearch
+from rocketlake.store.offline.damage import Damage, Finding, reason_text
+from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop
 from rocketlake.store.offline.queues import BATCHED, PLAIN, Places, QueueView
 from rocketlake.store.offline.times import Boundary, TimeLookup
@@ -72,7 +75,7 @@ class OfflineStore:
         self.log.refresh(self.options.mapped_file_size_commit_log)
         self.on_progress: Callable[[int], None] | None = None
 
-    def __enter__(self) -> "OfflineStore":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -99,7 +102,7 @@ class OfflineStore:
         """Where the log ends."""
         return tail_rules.find_end(self.log, self._start(), self.checks)
 
-    def _start(self) -> "tail_rules.OffsetFile | None":
+    def _start(self) -> OffsetFile | None:
         if self.traits.is_clean:
             return tail_rules.start_after_clean_stop(self.log, self._dispatched)
         return tail_rules.start_after_unclean_stop(self.log, self.checkpoint, self.options)
@@ -204,15 +207,13 @@ class OfflineStore:
             places = places[good]
         return Batch(key, places, columns)
 
-    def _report_units(
-        self, key: QueueKey, places: Places, reasons: npt.NDArray[np.uint8]
-    ) -> None:
+    def _report_units(self, key: QueueKey, places: Places, reasons: npt.NDArray[np.uint8]) -> None:
         for index in np.flatnonzero(reasons).tolist():
             offset, reason = int(places["physical_offset"][index]), int(reasons[index])
             if offset < self.log.min_offset:
                 continue  # expired, and no damage
             path, position = self.log.describe(offset)
-            text = "no file holds the record" if reason == MISSING else REASONS[reason]
+            text = "no file holds the record" if reason == MISSING else reason_text(reason)
             number = int(places["queue_offset"][index])
             self.damage.report(path, position, f"{text}; message {number} of {key} is left out")
 
@@ -222,13 +223,23 @@ class OfflineStore:
         limit = self.max_offset if end is None else min(end, self.max_offset)
         for step in self.log.walk(begin, limit, checks=self.checks):
             if isinstance(step, Stop):
-                self.damage.report(step.file.path, step.file_position, REASONS[step.reason])
+                self.damage.report(step.file.path, step.file_position, reason_text(step.reason))
             else:
                 yield step
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset; None if no good one does."""
         return KeySearch(self.log, self.damage, self.checks).message_at(physical_offset)
+
+    def ext_unit(self, key: QueueKey, address: int) -> ExtUnit | None:
+        """Return the extension unit of a queue at an address; None if none is there."""
+        place = self.directory.path(names.CONSUME_QUEUE_EXT) / key.topic / str(key.queue_id)
+        offset = ext_offset(address)
+        for file in reversed(self.directory.offset_files(place)):
+            if file.base_offset <= offset < file.base_offset + file.size:
+                position = offset - file.base_offset
+                return ExtUnit.decode(self._readers.read(file.path, position, MAX_I16))
+        return None
 
     # --- looking up ----------------------------------------------------------------------------
 
@@ -250,14 +261,35 @@ class OfflineStore:
         """
         return TimeLookup(self.log, self.queues[key]).nearest(timestamp)
 
+    def time_bounds(self, key: QueueKey) -> tuple[int | None, int | None]:
+        """Return the store times of a queue's first and last message; None if it has none."""
+        queue = self.queues[key]
+        if queue.total == 0 or queue.max_offset <= queue.min_offset:
+            return None, None
+        lookup = TimeLookup(self.log, queue)
+        first = queue.index_of(queue.min_offset)
+        return lookup.time_of(first), lookup.time_of(queue.first_index + queue.total - 1)
+
+    def last_timestamp(self) -> int | None:
+        """Return the store time of the log's last record; None if there is none."""
+        bounds = (self.time_bounds(key)[1] for key in self.queues)
+        return max((time for time in bounds if time is not None), default=None)
+
+    @cached_property
+    def index_files(self) -> list[IndexView]:
+        """The index files, oldest first."""
+        return [
+            IndexView(entry, self._readers, self.options.max_hash_slot_num)
+            for entry in self.directory.index_files()
+            if entry.size >= INDEX_HEADER_SIZE
+        ]
+
     @cached_property
     def coverage(self) -> Coverage:
         """Which parts of the log the index covers, and which must be scanned for a key."""
         _ = self.queues
         return cover(
-            self.directory.index_files(),
-            self._readers,
-            self.options,
+            self.index_files,
             log=(self.log.min_offset, self._dispatched, self.max_offset),
             trusted=self._index_trusted,
         )

@@ -1,0 +1,53 @@
+# Set-up, tests, checks, demo and benchmarks. `make help` lists the targets.
+#
+#   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
+#   make test ARGS='-k scan -x'              pass arguments on (test, demo, bench)
+
+PYTHON ?=
+ARGS ?=
+
+venv := .venv
+python := $(venv)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup ready demo test check format bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv with the package, its tools and the compiled kernel
+	@found=$$(PYTHON='$(PYTHON)' sh tools/find-python) && "$$found" -B tools/setup.py
+
+# What the other targets stand on: the same as setup, silent when there is nothing to do.
+ready:
+	@found=$$(PYTHON='$(PYTHON)' sh tools/find-python) && "$$found" -B tools/setup.py --quiet
+
+demo: ready ## Run the main job on the store that comes with the project, under ./data
+	@$(python) tools/demo.py $(ARGS)
+
+test: ready ## Run all tests
+	@$(python) -m pytest $(ARGS)
+
+check: ready ## Lint, types, import contracts and the rules about the repository
+	@failed=''; \
+	run() { echo "== $$1"; name=$$1; shift; "$$@" || failed="$$failed, $$name"; }; \
+	run 'ruff check' $(python) -m ruff check; \
+	run 'ruff format' $(python) -m ruff format --check; \
+	run 'mypy' $(python) -m mypy; \
+	run 'lint-imports' $(venv)/bin/lint-imports --no-logo; \
+	run 'tidy' $(python) -m pytest -q tests/tidy; \
+	if [ -n "$$failed" ]; then echo "check failed: $${failed#, }"; exit 1; fi; \
+	echo 'check passed'
+
+format: ready ## Format the code and fix what lint can fix
+	@$(python) -m ruff check --fix; status=$$?; $(python) -m ruff format && exit $$status
+
+bench: ready ## Run the benchmarks: name, measured, wanted, ok or short
+	@$(python) benchmarks/run.py $(ARGS)
+
+clean: ## Remove what was built and cached; .venv and data stay
+	@rm -rf build dist src/*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache
+	@rm -f src/rocketlake/format/_kernel/native.c src/rocketlake/format/_kernel/native*.so \
+		$(venv)/rocketlake-setup.json
+	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

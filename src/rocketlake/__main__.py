@@ -1,0 +1,5 @@
+"""`python -m rocketlake` is the command."""
+
+from rocketlake.cli.main import run
+
+run()

@@ -1,0 +1,109 @@
+"""`rocketlake info`: what a store directory holds."""
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from rocketlake.cli import screen
+from rocketlake.cli.opening import StoreArguments, note, opened, takes_store
+from rocketlake.cli.survey import Survey, survey
+
+
+@click.command()
+@takes_store
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--queues", "with_queues", is_flag=True, help="List every queue, not only topics.")
+def info(*, store: StoreArguments, as_json: bool, with_queues: bool) -> int:
+    """Show what STORE holds: files, offsets, topics, times, groups and their lag.
+
+    Exit code 1 says that damage was found, 2 that the store could not be read.
+    """
+    with opened(store) as (view, reporter):
+        found = survey(view)
+        if as_json:
+            click.echo(msgspec.json.encode(found))
+        else:
+            for text in found.notes:
+                note(text)
+            _print(found, with_queues=with_queues)
+        return reporter.finish()
+
+
+def _print(found: Survey, *, with_queues: bool) -> None:
+    out = screen.console()
+    log = found.commit_log
+    state = f"in use by process {found.in_use_by}" if found.in_use_by else f"{found.shutdown} stop"
+    out.print(f"[bold]{escape(found.path)}[/bold]  {state}, written by {found.generation}")
+    if found.variants:
+        out.print(f"also holds: {', '.join(found.variants)}")
+    times = [screen.time_text(t) for t in (log.first_store_timestamp, log.last_store_timestamp)]
+    out.print(
+        f"commit log {log.min_offset} to {log.max_offset} in {log.files} files of "
+        f"{screen.size_text(log.file_size)}; stored {times[0]} to {times[1]}"
+    )
+    out.print()
+    _print_families(out, found)
+    _print_topics(out, found)
+    if with_queues:
+        _print_queues(out, found)
+    if found.groups:
+        _print_groups(out, found)
+
+
+def _print_families(out: Console, found: Survey) -> None:
+    table = screen.table("Files", "family", "#files", "#size", "from", "to")
+    for family in found.families:
+        table.add_row(
+            family.name,
+            str(family.files),
+            screen.size_text(family.bytes),
+            family.first or "-",
+            family.last or "-",
+        )
+    out.print(table)
+    out.print()
+
+
+def _print_topics(out: Console, found: Survey) -> None:
+    table = screen.table("Topics", "topic", "#queues", "#messages", "first stored", "last stored")
+    for topic in found.topics:
+        table.add_row(
+            escape(topic.topic),
+            str(topic.queues),
+            str(topic.messages),
+            screen.time_text(topic.first_store_timestamp),
+            screen.time_text(topic.last_store_timestamp),
+        )
+    out.print(table)
+    out.print()
+
+
+def _print_queues(out: Console, found: Survey) -> None:
+    table = screen.table(
+        "Queues", "topic", "#queue", "#min", "#max", "#messages", "#not dispatched"
+    )
+    for queue in found.queues:
+        table.add_row(
+            escape(queue.topic),
+            str(queue.queue_id),
+            str(queue.min_offset),
+            str(queue.max_offset),
+            str(queue.messages),
+            str(queue.not_dispatched or "-"),
+        )
+    out.print(table)
+    out.print()
+
+
+def _print_groups(out: Console, found: Survey) -> None:
+    table = screen.table("Consumer groups", "group", "topic", "#queues", "#lag", "#missed")
+    for group in found.groups:
+        table.add_row(
+            escape(group.group),
+            escape(group.topic) or "-",
+            str(group.queues),
+            str(group.lag),
+            str(group.missed or "-"),
+        )
+    out.print(table)

@@ -1,0 +1,114 @@
+"""Argument parsing and exit codes.
+
+Exit codes: 0 fine, 1 something is wrong with the store, 2 could not look (or wrong usage).
+Commands are imported when they are called: `--help` must not wait for numpy.
+"""
+
+import signal
+import sys
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+from rocketlake.errors import RocketLakeError
+
+# name -> (home, one line for --help)
+COMMANDS = {
+    "info": ("rocketlake.cli.info:info", "Show what a store directory holds."),
+    "dump": ("rocketlake.cli.dump:dump", "Print the messages of a store."),
+    "tail": ("rocketlake.cli.tail:tail", "Follow a store as it grows."),
+    "completion": ("rocketlake.cli.completion:completion", "Print or install shell completion."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, importing none."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name, importing none."""
+        found = [
+            CompletionItem(name, help=help_)
+            for name, (_, help_) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _version_text() -> str:
+    from rocketlake import KERNEL, __version__  # noqa: PLC0415 - only when asked
+
+    text = f"rocketlake {__version__} ({KERNEL} kernel)"
+    if KERNEL == "pure":
+        text += ": slow but complete; install with a C compiler for the native one"
+    return text
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not ctx.resilient_parsing:
+        click.echo(_version_text())
+        ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and the kernel in use.",
+)
+def main() -> None:
+    """Read, query and check message stores of Apache RocketMQ, without a broker.
+
+    A store is read where it lies, in use or not, and never written to.
+    """
+
+
+def run() -> None:
+    """Run the command line and exit: the entry point."""
+    # Why: a reader that closes the pipe early (`| head`) wants silence, not a traceback.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        code = main.main(prog_name="rocketlake", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except click.Abort:
+        code = 130
+    except RocketLakeError as error:
+        click.echo(f"rocketlake: {error}", err=True)
+        code = 2
+    except OSError as error:
+        click.echo(f"rocketlake: {_os_text(error)}", err=True)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _os_text(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"

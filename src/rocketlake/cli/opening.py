@@ -1,0 +1,115 @@
+"""What every command that opens a store shares: its arguments, damage reports, exit codes."""
+
+import functools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rocketlake import config
+from rocketlake.errors import ConfigError
+from rocketlake.store.offline import Finding, OfflineStore
+from rocketlake.store.options import ReadOptions, parse_delay_levels
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHOWN_MAX = 20
+
+
+class StoreArguments:
+    """Where a store lies and what is known of it, as given on the command line."""
+
+    def __init__(self, path: str, commitlog: str | None, options: str | None) -> None:
+        self.path = Path(path)
+        self._commitlog = commitlog
+        self._options = options
+
+    def open(self, on_damage: Callable[[Finding], None] | None = None) -> OfflineStore:
+        """Open the store for reading.
+
+        Raises:
+            StoreNotFoundError: it cannot be read.
+            ConfigError: options are wrong or contradict the files.
+        """
+        options = self._read_options()
+        text = self._commitlog or options.store_path_commit_log or ""
+        both = f"{text},{options.read_only_commit_log_store_paths or ''}"
+        parts = [part.strip() for part in both.split(",") if part.strip()]
+        dirs = tuple(Path(part.replace("{store}", str(self.path))) for part in parts)
+        return OfflineStore(self.path, log_dirs=dirs, options=options, on_damage=on_damage)
+
+    def _read_options(self) -> ReadOptions:
+        if self._options is None:
+            return ReadOptions()
+        (options,) = config.load(self._options, ReadOptions)
+        try:
+            parse_delay_levels(options.message_delay_level)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        return options
+
+
+def takes_store(command: F) -> F:
+    """Give a command the argument STORE and the two options that go with it."""
+
+    @click.argument("store", metavar="STORE")
+    @click.option(
+        "--commitlog",
+        metavar="DIR[,DIR…]",
+        help="Directories of the commit log, if it does not lie in STORE/commitlog.",
+    )
+    @click.option(
+        "--options",
+        "options_",
+        metavar="FILE|JSON",
+        help="The broker.conf the store was written with, or its keys as a JSON object.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *, store: str, commitlog: str | None, options_: str | None, **rest: object
+    ) -> object:
+        logging.basicConfig(level=logging.ERROR, format="rocketlake: %(message)s")
+        return command(store=StoreArguments(store, commitlog, options_), **rest)
+
+    return wrapped  # type: ignore[return-value]  # click's decorators keep the call's shape
+
+
+class Reporter:
+    """Tells of damage on stderr as it is found; the first few in full."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, finding: Finding) -> None:
+        """Tell of one finding."""
+        self.count += 1
+        if self.count <= _SHOWN_MAX:
+            click.echo(f"damage: {finding}", err=True)
+
+    def finish(self) -> int:
+        """Tell how many there were beyond those shown; return the exit code."""
+        if self.count > _SHOWN_MAX:
+            click.echo(f"damage: {self.count - _SHOWN_MAX} more findings not shown", err=True)
+        return 1 if self.count else 0
+
+
+@contextmanager
+def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]:
+    """Open a store and report its damage."""
+    reporter = Reporter()
+    with arguments.open(reporter) as store:
+        yield store, reporter
+
+
+def note(text: str) -> None:
+    """Say something beside the output, on stderr."""
+    click.echo(f"note: {text}", err=True)
+
+
+def stdout_is_terminal() -> bool:
+    """Tell whether a person is looking."""
+    return sys.stdout.isatty()

@@ -1,0 +1,91 @@
+"""Messages as rows for people: aligned, one line each, streamed."""
+
+import os
+import sys
+
+from rocketlake.cli.lines import BodyForm, body_text
+from rocketlake.cli.screen import time_text
+from rocketlake.cli.select import Found
+from rocketlake.model.message import StoredMessage
+
+_BODY_MAX = 60
+_HEADER = ("TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "SIZE", "BODY")
+_NUMBERS = frozenset({1, 2, 3, 7})
+
+
+class RowPrinter:
+    """Writes aligned rows; widths come from the first part and grow when they must."""
+
+    def __init__(self, form: BodyForm) -> None:
+        self._form = form
+        self._widths: list[int] = []
+        self.count = 0
+
+    def write(self, found: Found) -> None:
+        """Write a row for each message, before the first a header."""
+        rows = [
+            self._row(message, offset)
+            for message, offset in zip(found.columns.messages(), found.queue_offsets, strict=True)
+        ]
+        header = _HEADER if self._form is not BodyForm.NONE else _HEADER[:-1]
+        before = list(self._widths)
+        self._grow([header, *rows])
+        text = []
+        if not before and rows:
+            text.append(_bold(self._line(header)))
+        text += [self._line(row) for row in rows]
+        sys.stdout.write("".join(f"{line}\n" for line in text))
+        self.count += len(rows)
+
+    def _row(self, message: StoredMessage, offset: int) -> tuple[str, ...]:
+        row = (
+            message.topic,
+            str(message.queue_id),
+            str(offset),
+            str(message.physical_offset),
+            time_text(message.store_timestamp),
+            _printable(message.tags or "-"),
+            _printable(" ".join(message.keys) or "-"),
+            str(message.store_size),
+        )
+        if self._form is BodyForm.NONE:
+            return row
+        return (*row, self._body(message))
+
+    def _body(self, message: StoredMessage) -> str:
+        if self._form is BodyForm.TEXT:
+            return _short(_printable(body_text(message.stored_body, message.sys_flag)))
+        if self._form is BodyForm.HEX:
+            return message.stored_body.hex()
+        import base64  # noqa: PLC0415 - rarely asked for
+
+        return base64.b64encode(message.stored_body).decode()
+
+    def _grow(self, rows: list[tuple[str, ...]]) -> None:
+        count = len(rows[0])
+        self._widths = self._widths or [0] * count
+        for row in rows:
+            for i, cell in enumerate(row[: count - 1]):
+                self._widths[i] = max(self._widths[i], min(len(cell), 48))
+
+    def _line(self, row: tuple[str, ...]) -> str:
+        cells = [
+            cell.rjust(width) if i in _NUMBERS else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, self._widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+
+def _printable(text: str) -> str:
+    """Make control characters visible: a body must not command the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _BODY_MAX else text[: _BODY_MAX - 1] + "…"
+
+
+def _bold(text: str) -> str:
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        return f"\x1b[1m{text}\x1b[0m"
+    return text

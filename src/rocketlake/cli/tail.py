@@ -1,0 +1,108 @@
+"""`rocketlake tail`: the messages of a store as they arrive."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import click
+import numpy as np
+
+from rocketlake.cli.lines import BodyForm
+from rocketlake.cli.opening import StoreArguments, note, opened, takes_store
+from rocketlake.cli.printing import JsonPrinter, first_of
+from rocketlake.cli.rows import RowPrinter
+from rocketlake.cli.select import Found, Selection, Selector
+from rocketlake.format.record import RecordColumns
+from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.follow import Follower
+
+
+@click.command()
+@takes_store
+@click.option("--topic", "topics", multiple=True, help="Only this topic, or this pattern (T*).")
+@click.option("--queue", type=int, help="Only this queue.")
+@click.option("--tag", help="With this tag; several as 'A || B'.")
+@click.option("--sql", help="Whose properties fulfil this SQL92 expression.")
+@click.option("-n", "--lines", type=click.IntRange(0), default=10, help="First the last so many.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many new ones.")
+@click.option("--interval", type=click.FloatRange(0.01), default=0.2, help="Seconds between looks.")
+@click.option("--body", type=click.Choice([form.value for form in BodyForm]))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def tail(
+    *,
+    store: StoreArguments,
+    topics: tuple[str, ...],
+    queue: int | None,
+    tag: str | None,
+    sql: str | None,
+    lines: int,
+    limit: int | None,
+    interval: float,
+    body: str | None,
+    as_json: bool,
+) -> int:
+    """Follow STORE as it grows, until interrupted.
+
+    The store may be written by a broker meanwhile; it is only read.
+    """
+    form = BodyForm(body or ("base64" if as_json else "text"))
+    with opened(store) as (view, reporter):
+        selection = Selection(topics=topics, queue=queue, tag=tag, sql=sql)
+        selector = Selector(view, selection)
+        selector.keys()  # says so if a topic is not there (yet)
+        printer = JsonPrinter(view, form) if as_json else RowPrinter(form)
+        for found in _last(view, selector, lines):
+            printer.write(found)
+        sys.stdout.flush()
+        if view.traits.is_clean and view.traits.held_by is None:
+            note("nobody writes to this store now; waiting all the same (Ctrl-C ends)")
+        try:
+            _follow(Follower(view, view.max_offset), selector, printer, (limit, interval))
+        except KeyboardInterrupt:
+            return reporter.finish()
+        return reporter.finish()
+
+
+def _follow(
+    follower: Follower,
+    selector: Selector,
+    printer: JsonPrinter | RowPrinter,
+    until: tuple[int | None, float],
+) -> None:
+    left, interval = until
+    never = threading.Event()
+    while True:
+        for chunk in follower.poll():
+            for found in selector.of_log(chunk.columns, with_units=False):
+                part = found if left is None else first_of(found, left)
+                printer.write(part)
+                if left is not None:
+                    left -= len(part.columns)
+                    if left <= 0:
+                        sys.stdout.flush()
+                        return
+        sys.stdout.flush()
+        never.wait(interval)
+
+
+def _last(view: OfflineStore, selector: Selector, count: int) -> Iterator[Found]:
+    """Yield the newest messages there are, in the order of the log."""
+    if count == 0:
+        return
+    newest: list[tuple[int, Found]] = []
+    for key in selector.keys(quiet=True):
+        queue = view.queues[key]
+        for found in selector.of_queue(key, max(queue.max_offset - count, queue.min_offset)):
+            offsets = found.columns["physical_offset"].tolist()
+            newest += [(offset, _one(found, i)) for i, offset in enumerate(offsets)]
+    for _, found in sorted(newest, key=lambda item: item[0])[-count:]:
+        yield found
+
+
+def _one(found: Found, index: int) -> Found:
+    return Found(
+        RecordColumns(found.columns.buffer, found.columns.rows[np.array([index])]),
+        found.tags_codes[index : index + 1],
+        found.queue_offsets[index : index + 1],
+        found.batch_sizes[index : index + 1],
+    )

@@ -1,0 +1,40 @@
+"""Readable reference implementation of the hot loops.
+
+1. This is the specification: `native` gives the same answers on every input, garbage included.
+2. Buffers in, integers and buffers out. Nothing here keeps state or calls back.
+3. Every read is checked against the end of the buffer.
+"""
+
+from typing import Final
+
+from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
+from rocketlake.format._kernel.pure.indexing import index_lookup, index_put
+from rocketlake.format._kernel.pure.properties import (
+    decode_properties,
+    encode_properties,
+    message_properties,
+)
+from rocketlake.format._kernel.pure.scanning import crc31, intern_topics, scan, scan_at
+from rocketlake.format._kernel.pure.units import filter_units
+from rocketlake.model.hashes import java_hash, key_hash
+
+__all__ = [
+    "NAME",
+    "crc31",
+    "decode_properties",
+    "encode",
+    "encode_batch",
+    "encode_properties",
+    "filter_units",
+    "index_lookup",
+    "index_put",
+    "intern_topics",
+    "java_hash",
+    "key_hash",
+    "message_properties",
+    "scan",
+    "scan_at",
+    "seal",
+]
+
+NAME: Final = "pure"

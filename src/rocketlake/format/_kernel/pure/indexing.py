@@ -1,0 +1,100 @@
+"""Index file: put an entry, look a hash up."""
+
+import struct
+from typing import Any
+
+from rocketlake.format import layout
+from rocketlake.model.hashes import wrap_int
+
+Buffer = bytes | bytearray | memoryview
+
+_I32 = struct.Struct(">i")
+_INDEX_HEADER = struct.Struct(">qqqqii")
+_INDEX_ENTRY = struct.Struct(">iqii")
+
+
+def index_put(
+    buffer: Any,
+    slots: int,
+    entries: int,
+    hash_: int,
+    physical_offset: int,
+    store_timestamp: int,
+    count_every_put: bool,
+) -> bool:
+    """Add an entry to an index file and update its header; False if the file is full.
+
+    `count_every_put` counts slots as releases up to 4.6 did.
+
+    Raises:
+        ValueError: the buffer is smaller than its slots and entries.
+    """
+    view = memoryview(buffer).cast("B")
+    first_entry = layout.INDEX_HEADER_SIZE + slots * layout.INDEX_SLOT_SIZE
+    if slots <= 0 or entries < 0 or len(view) < first_entry + entries * layout.INDEX_ENTRY_SIZE:
+        raise ValueError(f"{len(view)} bytes do not hold {slots} slots and {entries} entries")
+    begin, end, begin_offset, end_offset, used, count = _INDEX_HEADER.unpack_from(view, 0)
+    count = max(count, 1)
+    if count >= entries:
+        return False
+    slot_at = layout.INDEX_HEADER_SIZE + hash_ % slots * layout.INDEX_SLOT_SIZE
+    (previous,) = _I32.unpack_from(view, slot_at)
+    if previous <= 0 or previous > count:
+        previous = 0
+    diff = _index_diff(store_timestamp, begin)
+    entry_at = first_entry + count * layout.INDEX_ENTRY_SIZE
+    _INDEX_ENTRY.pack_into(view, entry_at, hash_, physical_offset, diff, previous)
+    _I32.pack_into(view, slot_at, count)
+    if count <= 1:
+        begin_offset, begin = physical_offset, store_timestamp
+    if previous == 0 or count_every_put:
+        used = wrap_int(used + 1)
+    count += 1
+    end_offset, end = physical_offset, store_timestamp
+    _INDEX_HEADER.pack_into(view, 0, begin, end, begin_offset, end_offset, used, count)
+    return True
+
+
+def _index_diff(store_timestamp: int, begin: int) -> int:
+    """Return whole seconds since the file's begin; Java divides toward zero."""
+    diff = _low_i64(store_timestamp - begin)
+    if begin <= 0 or diff < 0:
+        return 0
+    return min(diff // 1000, layout.MAX_I32)
+
+
+def index_lookup(
+    buffer: Buffer, slots: int, hash_: int, begin: int, end: int, limit: int
+) -> list[int]:
+    """Return the physical offsets of entries with this hash and a time in range, newest first."""
+    view = memoryview(buffer)
+    first_entry = layout.INDEX_HEADER_SIZE + slots * layout.INDEX_SLOT_SIZE
+    if slots <= 0 or len(view) < first_entry:
+        return []
+    file_begin, _, _, _, _, count = _INDEX_HEADER.unpack_from(view, 0)
+    count = max(count, 1)
+    slot_at = layout.INDEX_HEADER_SIZE + hash_ % slots * layout.INDEX_SLOT_SIZE
+    (entry,) = _I32.unpack_from(view, slot_at)
+    found: list[int] = []
+    steps = 0
+    while 0 < entry <= count and steps <= count and len(found) < limit:
+        entry_at = first_entry + entry * layout.INDEX_ENTRY_SIZE
+        if entry_at + layout.INDEX_ENTRY_SIZE > len(view):
+            break
+        entry_hash, physical_offset, diff, previous = _INDEX_ENTRY.unpack_from(view, entry_at)
+        if diff < 0:
+            break
+        time = _low_i64(file_begin + diff * 1000)
+        if entry_hash == hash_ and begin <= time <= end:
+            found.append(physical_offset)
+        if previous == entry or time < begin:
+            break
+        entry = previous
+        steps += 1
+    return found
+
+
+def _low_i64(value: int) -> int:
+    """Wrap as Java's long does."""
+    low = value & 0xFFFFFFFFFFFFFFFF
+    return low - 0x10000000000000000 if low > layout.MAX_I64 else low

@@ -1,0 +1,93 @@
+"""What all tables share: their version, the way from JSON to values, and loading."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from rocketlake.errors import StoreError
+from rocketlake.files.json_file import load_table
+from rocketlake.format.java_json import JsonObject, JsonValue
+
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+class DataVersion(Struct, frozen=True, rename="camel"):
+    """How often and when the broker has changed a table; `state_version` is of 5.x."""
+
+    counter: int = 0
+    timestamp: int = 0
+    state_version: int = 0
+
+
+def load(path: Path, decode: Callable[[JsonObject], Value], empty: Value) -> Value:
+    """Read a table or its backup; `empty` if neither file exists.
+
+    Raises:
+        StoreError: Something is there, but neither the file nor its backup can be used.
+    """
+    loaded = load_table(path, decode)
+    if loaded.value is None:
+        if loaded.problem is not None:
+            raise StoreError(f"{path.parent}: {loaded.problem}")
+        return empty
+    if loaded.problem is not None:
+        log.warning("table read from backup path=%s problem=%s", path, loaded.problem)
+    return loaded.value
+
+
+def decode_version(value: JsonObject) -> DataVersion | None:
+    """Return the version of a table; None where 4.x writes none."""
+    name = "dataVersion"
+    if value.get(name) is None:
+        return None
+    return convert(get_object(value, name), DataVersion, name)
+
+
+def get_object(value: JsonObject, name: str) -> JsonObject:
+    """Return a member that is an object, without its nulls; an empty one if it is absent.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    return _check_object(value.get(name), name)
+
+
+def get_entries(value: JsonObject, name: str) -> Iterator[tuple[str, str, JsonObject]]:
+    """Yield key, place and members of each object in a table; nulls are left out.
+
+    Raises:
+        ValueError: The table or an entry of it is something else.
+    """
+    for key, entry in get_object(value, name).items():
+        where = f"{name}[{key!r}]"
+        yield str(key), where, _check_object(entry, where)
+
+
+def convert(value: JsonObject, kind: type[Value], where: str) -> Value:
+    """Turn an object into a value.
+
+    Raises:
+        ValueError: A member is of the wrong type; says which one.
+    """
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `")
+        member, in_key, of = place.removesuffix("`").partition("key` in `")
+        member = f"{of[1:]} key" if in_key else member[1:]
+        raise ValueError(f"{where}{member}: {reason}") from error
+
+
+def _check_object(value: JsonValue, where: str) -> JsonObject:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        kind = type(value).__name__
+        raise ValueError(f"{where}: Expected `object`, got `{kind}`")  # noqa: TRY004 - bad content
+    return {key: member for key, member in value.items() if member is not None}

@@ -1,0 +1,48 @@
+"""topics.json: the topics of a broker.
+
+    {"dataVersion": {...}, "topicConfigTable": {name: {"topicName": name, "perm": 6, ...}}}
+
+4.x has no `attributes`.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.format.java_json import JsonObject
+from rocketlake.metadata import table
+from rocketlake.metadata.table import DataVersion
+from rocketlake.model.topics import TopicConfig
+
+FILE_NAME: Final = "topics.json"
+
+
+class TopicTable(Struct, frozen=True):
+    """Topics by name, in the order of the file."""
+
+    topics: dict[str, TopicConfig] = {}
+    version: DataVersion | None = None
+
+
+def load(config_dir: Path) -> TopicTable:
+    """Read topics.json or its backup; an empty table if there is neither.
+
+    Raises:
+        StoreError: Neither of the files that are there can be used.
+    """
+    return table.load(config_dir / FILE_NAME, decode, TopicTable())
+
+
+def decode(value: JsonObject) -> TopicTable:
+    """Turn the JSON of topics.json into a table.
+
+    Raises:
+        ValueError: A member is of the wrong type; says which one.
+    """
+    topics = {
+        # Compat: the broker looks a topic up by its key; the name inside is only shown.
+        name: table.convert({"topicName": name, **members}, TopicConfig, where)
+        for name, where, members in table.get_entries(value, "topicConfigTable")
+    }
+    return TopicTable(topics, table.decode_version(value))

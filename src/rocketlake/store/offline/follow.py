@@ -1,0 +1,43 @@
+"""Following a log that another process writes."""
+
+from collections.abc import Iterator
+
+from rocketlake.format.record import StopReason
+from rocketlake.store.offline.damage import reason_text
+from rocketlake.store.offline.log import Chunk, Stop
+from rocketlake.store.offline.view import OfflineStore
+
+
+class Follower:
+    """Hands out records behind a position as they appear.
+
+    A record that looks bad at the very end is one that is being written: it is tried again. Only
+    when the log goes on in a later file is it taken for damage and stepped over.
+    """
+
+    def __init__(self, store: OfflineStore, position: int) -> None:
+        self._store = store
+        self.position = position
+
+    def poll(self) -> Iterator[Chunk]:
+        """Yield what is new."""
+        log = self._store.log
+        log.refresh(self._store.options.mapped_file_size_commit_log)
+        if self.position < log.min_offset or self.position > log.limit:
+            self.position = log.min_offset  # files expired under us, or the log was made anew
+        for step in log.walk(self.position, checks=self._store.checks):
+            if isinstance(step, Stop):
+                if not self._goes_on_behind(step):
+                    return
+                if step.reason != StopReason.END_OF_DATA:
+                    reason = reason_text(step.reason)
+                    self._store.damage.report(step.file.path, step.file_position, reason)
+                continue
+            last = step.columns.rows[-1]
+            self.position = int(last["physical_offset"] + last["size"])
+            yield step
+
+    def _goes_on_behind(self, stop: Stop) -> bool:
+        """Tell whether a later file holds a record, so that nothing more will come here."""
+        later = (f for f in self._store.log.files if f.base_offset > stop.file.base_offset)
+        return any(self._store.log.first_timestamp(file) is not None for file in later)
