@@ -26,15 +26,16 @@ def info(*, store: StoreArguments, as_json: bool, with_queues: bool) -> int:
         else:
             for text in found.notes:
                 note(text)
-            _print(found, with_queues=with_queues)
+            print_survey(found, with_queues=with_queues)
         return reporter.finish()
 
 
-def _print(found: Survey, *, with_queues: bool) -> None:
+def print_survey(found: Survey, *, with_queues: bool) -> None:
+    """Print what was found, for people."""
     out = screen.console()
     log = found.commit_log
     state = f"in use by process {found.in_use_by}" if found.in_use_by else f"{found.shutdown} stop"
-    out.print(f"[bold]{escape(found.path)}[/bold]  {state}, written by {found.generation}")
+    out.print(f"[bold]{escape(found.path)}[/bold]  {state}, as {found.generation} writes it")
     if found.variants:
         out.print(f"also holds: {', '.join(found.variants)}")
     times = [screen.time_text(t) for t in (log.first_store_timestamp, log.last_store_timestamp)]
@@ -68,6 +69,8 @@ def _print_families(out: Console, found: Survey) -> None:
 def _print_topics(out: Console, found: Survey) -> None:
     table = screen.table("Topics", "topic", "#queues", "#messages", "first stored", "last stored")
     for topic in found.topics:
+        if not topic.queues:
+            continue
         table.add_row(
             escape(topic.topic),
             str(topic.queues),
@@ -76,7 +79,14 @@ def _print_topics(out: Console, found: Survey) -> None:
             screen.time_text(topic.last_store_timestamp),
         )
     out.print(table)
+    _print_rest(out, "configured, nothing stored", [t.topic for t in found.topics if not t.queues])
     out.print()
+
+
+def _print_rest(out: Console, text: str, names: list[str]) -> None:
+    """Name what has nothing to show in a table."""
+    if names:
+        out.print(f"[dim]{text}: {escape(', '.join(names))}[/dim]")
 
 
 def _print_queues(out: Console, found: Survey) -> None:
@@ -99,6 +109,8 @@ def _print_queues(out: Console, found: Survey) -> None:
 def _print_groups(out: Console, found: Survey) -> None:
     table = screen.table("Consumer groups", "group", "topic", "#queues", "#lag", "#missed")
     for group in found.groups:
+        if not group.topic:
+            continue
         table.add_row(
             escape(group.group),
             escape(group.topic) or "-",
@@ -107,3 +119,4 @@ def _print_groups(out: Console, found: Survey) -> None:
             str(group.missed or "-"),
         )
     out.print(table)
+    _print_rest(out, "without progress", [g.group for g in found.groups if not g.topic])

@@ -1,7 +1,8 @@
 """Messages as lines for programs: one JSON object each, with the reference's field names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -30,7 +31,7 @@ class ExtLine(Struct, rename="camel"):
     filter_bit_map: str | None
 
 
-class Line(Struct, rename="camel"):
+class Line(Struct, rename="camel", gc=False):
     """One message; the order of the fields is the order of the output."""
 
     topic: str
@@ -58,6 +59,9 @@ class Line(Struct, rename="camel"):
     inflated: bytes | UnsetType = UNSET
 
 
+_V6 = flags.BORN_HOST_V6 | flags.STORE_HOST_V6
+_U64 = 0xFFFFFFFFFFFFFFFF
+
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -66,12 +70,13 @@ def encode(lines: list[Line]) -> bytes:
     return _ENCODER.encode_lines(lines)
 
 
-def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> Iterator[Line]:
-    """Yield a line for each record."""
+def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> list[Line]:
+    """Return a line for each record."""
     codes, topics = columns.topics()
-    view = memoryview(columns.buffer)
+    buffer = bytes(columns.buffer)
     body_of = _BODIES[form]
-    for row, code, tags_code in zip(columns.rows.tolist(), codes.tolist(), tags_codes, strict=True):
+    lines = []
+    for row, code, tags_code in zip(columns.tuples(), codes.tolist(), tags_codes, strict=True):
         # fmt: off
         (
             position, physical_offset, queue_offset, born, stored, prepared, body, _, properties,
@@ -80,8 +85,12 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> I
         ) = row
         # fmt: on
         host = position + layout.RECORD_BORN_HOST_AT
-        born_size, store_size = flags.host_sizes(sys_flag)
-        store_host = bytes(view[host + born_size + 8 : host + born_size + 8 + store_size])
+        if sys_flag & _V6:
+            born_size, store_size = flags.host_sizes(sys_flag)
+        else:
+            born_size = store_size = layout.HOST_V4_SIZE
+        store_at = host + born_size + 8
+        store_host, id_begin = _store_host(buffer[store_at : store_at + store_size])
         line = Line(
             topics[code],
             queue_id,
@@ -90,19 +99,26 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> I
             size,
             stored,
             born,
-            host_text(bytes(view[host : host + born_size])),
-            host_text(store_host),
-            f"{store_host.hex().upper()}{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}",
+            host_text(buffer[host : host + born_size]),
+            store_host,
+            f"{id_begin}{physical_offset & _U64:016X}",
             flag,
             sys_flag,
             body_crc,
             reconsume_times,
             prepared,
             tags_code,
-            decode_properties(bytes(view[properties : properties + properties_size])),
+            decode_properties(buffer[properties : properties + properties_size]),
         )
-        body_of(line, bytes(view[body : body + body_size]), sys_flag)
-        yield line
+        body_of(line, buffer[body : body + body_size], sys_flag)
+        lines.append(line)
+    return lines
+
+
+@lru_cache(maxsize=4096)
+def _store_host(data: bytes) -> tuple[str, str]:
+    """Return the text of a store host, and what message ids of it begin with."""
+    return host_text(data), data.hex().upper()
 
 
 def _body_base64(line: Line, body: bytes, sys_flag: int) -> None:

@@ -7,22 +7,8 @@ import numpy as np
 from rocketlake.cli.lines import BodyForm, ExtLine, Line, encode, lines_of
 from rocketlake.cli.select import Found
 from rocketlake.format.queue_unit import is_ext_address
-from rocketlake.format.record import RecordColumns
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
-
-
-def first_of(found: Found, count: int) -> Found:
-    """Return at most so many of the messages."""
-    if len(found.columns) <= count:
-        return found
-    return Found(
-        RecordColumns(found.columns.buffer, found.columns.rows[:count]),
-        found.tags_codes[:count],
-        found.queue_offsets[:count],
-        found.batch_sizes[:count],
-        found.queued[:count] if found.queued is not None else None,
-    )
 
 
 class JsonPrinter:
@@ -34,9 +20,13 @@ class JsonPrinter:
 
     def write(self, found: Found) -> None:
         """Write a line for each message."""
-        lines = list(lines_of(found.columns, found.tags_codes, self._form))
+        lines = lines_of(found.columns, found.tags_codes, self._form)
         self._add_rare(lines, found)
         sys.stdout.buffer.write(encode(lines))
+
+    def finish(self) -> None:
+        """Write what still waits."""
+        sys.stdout.flush()
 
     def _add_rare(self, lines: list[Line], found: Found) -> None:
         """Add what few messages have: another queue offset, a batch, an extension unit."""
@@ -45,9 +35,10 @@ class JsonPrinter:
         for index in np.flatnonzero((offsets != found.columns["queue_offset"]) | (sizes != 1)):
             lines[index].cq_offset = int(offsets[index])
             lines[index].batch_num = int(sizes[index])
-        for line, code in zip(lines, found.tags_codes, strict=True):
-            if is_ext_address(code):
-                self._add_ext(line)
+        if found.tags_codes and is_ext_address(min(found.tags_codes)):
+            for line in lines:
+                if is_ext_address(line.tags_code):
+                    self._add_ext(line)
         if found.queued is not None:
             for line, queued in zip(lines, found.queued, strict=True):
                 line.queued = queued

@@ -3,39 +3,54 @@
 import os
 import sys
 
+from rich.cells import cell_len
+
 from rocketlake.cli.lines import BodyForm, body_text
 from rocketlake.cli.screen import time_text
 from rocketlake.cli.select import Found
 from rocketlake.model.message import StoredMessage
 
 _BODY_MAX = 60
+_WIDTH_MAX = 48
+_WAIT_FOR = 200
 _HEADER = ("TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "SIZE", "BODY")
 _NUMBERS = frozenset({1, 2, 3, 7})
 
 
 class RowPrinter:
-    """Writes aligned rows; widths come from the first part and grow when they must."""
+    """Writes aligned rows; widths come from the first rows and grow when they must."""
 
     def __init__(self, form: BodyForm) -> None:
         self._form = form
-        self._widths: list[int] = []
-        self.count = 0
+        self._header = _HEADER if form is not BodyForm.NONE else _HEADER[:-1]
+        self._widths = [len(name) for name in self._header]
+        self._waiting: list[tuple[str, ...]] | None = []
 
     def write(self, found: Found) -> None:
-        """Write a row for each message, before the first a header."""
+        """Write a row for each message; the first few wait, so that columns fit them all."""
         rows = [
             self._row(message, offset)
             for message, offset in zip(found.columns.messages(), found.queue_offsets, strict=True)
         ]
-        header = _HEADER if self._form is not BodyForm.NONE else _HEADER[:-1]
-        before = list(self._widths)
-        self._grow([header, *rows])
-        text = []
-        if not before and rows:
-            text.append(_bold(self._line(header)))
-        text += [self._line(row) for row in rows]
-        sys.stdout.write("".join(f"{line}\n" for line in text))
-        self.count += len(rows)
+        if self._waiting is None:
+            self._print(rows)
+            return
+        self._waiting += rows
+        if len(self._waiting) >= _WAIT_FOR:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write what still waits, before it the header."""
+        rows, self._waiting = self._waiting or [], None
+        if rows:
+            self._grow(rows)
+            sys.stdout.write(f"{_bold(self._line(self._header))}\n")
+            self._print(rows)
+        sys.stdout.flush()
+
+    def _print(self, rows: list[tuple[str, ...]]) -> None:
+        self._grow(rows)
+        sys.stdout.write("".join(f"{self._line(row)}\n" for row in rows))
 
     def _row(self, message: StoredMessage, offset: int) -> tuple[str, ...]:
         row = (
@@ -62,17 +77,15 @@ class RowPrinter:
         return base64.b64encode(message.stored_body).decode()
 
     def _grow(self, rows: list[tuple[str, ...]]) -> None:
-        count = len(rows[0])
-        self._widths = self._widths or [0] * count
         for row in rows:
-            for i, cell in enumerate(row[: count - 1]):
-                self._widths[i] = max(self._widths[i], min(len(cell), 48))
+            for i, cell in enumerate(row[:-1]):
+                self._widths[i] = max(self._widths[i], min(cell_len(cell), _WIDTH_MAX))
 
     def _line(self, row: tuple[str, ...]) -> str:
-        cells = [
-            cell.rjust(width) if i in _NUMBERS else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, self._widths, strict=True))
-        ]
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, self._widths, strict=True)):
+            fill = " " * max(width - cell_len(cell), 0)
+            cells.append(fill + cell if i in _NUMBERS else cell + fill)
         return "  ".join(cells).rstrip()
 
 

@@ -55,6 +55,18 @@ class Found(Struct, frozen=True):
     batch_sizes: list[int]
     queued: list[bool] | None = None
 
+    def first(self, count: int) -> "Found":
+        """Return at most so many of the messages."""
+        if len(self.columns) <= count:
+            return self
+        return Found(
+            RecordColumns(self.columns.buffer, self.columns.rows[:count]),
+            self.tags_codes[:count],
+            self.queue_offsets[:count],
+            self.batch_sizes[:count],
+            self.queued[:count] if self.queued is not None else None,
+        )
+
 
 def parse_time(text: str) -> int:
     """Read milliseconds since 1970, or a date and time (local unless it names a zone).

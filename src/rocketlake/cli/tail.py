@@ -1,6 +1,5 @@
 """`rocketlake tail`: the messages of a store as they arrive."""
 
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from rocketlake.cli.lines import BodyForm
 from rocketlake.cli.opening import StoreArguments, note, opened, takes_store
-from rocketlake.cli.printing import JsonPrinter, first_of
+from rocketlake.cli.printing import JsonPrinter
 from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.select import Found, Selection, Selector
 from rocketlake.format.record import RecordColumns
@@ -53,7 +52,7 @@ def tail(
         printer = JsonPrinter(view, form) if as_json else RowPrinter(form)
         for found in _last(view, selector, lines):
             printer.write(found)
-        sys.stdout.flush()
+        printer.finish()
         if view.traits.is_clean and view.traits.held_by is None:
             note("nobody writes to this store now; waiting all the same (Ctrl-C ends)")
         try:
@@ -74,14 +73,14 @@ def _follow(
     while True:
         for chunk in follower.poll():
             for found in selector.of_log(chunk.columns, with_units=False):
-                part = found if left is None else first_of(found, left)
+                part = found if left is None else found.first(left)
                 printer.write(part)
                 if left is not None:
                     left -= len(part.columns)
                     if left <= 0:
-                        sys.stdout.flush()
+                        printer.finish()
                         return
-        sys.stdout.flush()
+        printer.finish()
         never.wait(interval)
 
 

@@ -64,6 +64,12 @@ class StoreDir:
         """Tell whether a family or a single file is there."""
         return self.ops.stat(self.root / name) is not None
 
+    def is_store(self) -> bool:
+        """Tell whether anything here looks like a store: a log, or one of the other families."""
+        return any(self.ops.stat(path) is not None for path in self.log_dirs) or any(
+            self.exists(name) for name in (*_FAMILIES - {names.CONFIG, names.INDEX}, names.ABORT)
+        )
+
     def log_files(self) -> list[OffsetFile]:
         """List the commit log's files of all its directories, in the order of their names."""
         found = [file for path in self.log_dirs for file in self.offset_files(path)]

@@ -4,6 +4,7 @@ The layout is in docs/formats/commitlog.md. `scan` is the one way from log bytes
 serves dispatch, recovery, verification, consumers and Spark.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ ROW_DTYPE = np.dtype(
 
 assert ROW_DTYPE.itemsize == layout.ROW_SIZE
 
+_ROW = struct.Struct(layout.ROW_FORMAT)
+
 crc31 = _KERNEL.crc31
 seal = _KERNEL.seal
 encode_properties = _KERNEL.encode_properties
@@ -81,6 +84,10 @@ class RecordColumns:
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self.rows[name]
 
+    def tuples(self) -> Iterator[tuple[int, ...]]:
+        """Yield each row as plain integers, in the order of `ROW_DTYPE`."""
+        return _ROW.iter_unpack(np.ascontiguousarray(self.rows).tobytes())
+
     def topics(self) -> tuple[npt.NDArray[np.int32], list[str]]:
         """Return each record's topic as a number, and the topics so numbered."""
         codes = np.empty(len(self.rows), np.int32)
@@ -90,7 +97,7 @@ class RecordColumns:
     def messages(self) -> Iterator[StoredMessage]:
         """Yield each record as a message."""
         view = memoryview(self.buffer)
-        for row in self.rows.tolist():
+        for row in self.tuples():
             yield _message(view, row)
 
     def message(self, index: int) -> StoredMessage:

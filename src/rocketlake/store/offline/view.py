@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from rocketlake.errors import StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
@@ -68,6 +69,11 @@ class OfflineStore:
         self.options = options or ReadOptions()
         self.damage = Damage(on_damage)
         self.directory = StoreDir(ops or PosixFileOps(), Path(path), log_dirs)
+        if not self.directory.is_store():
+            raise StoreNotFoundError(
+                f"no store at {path}: it has no {names.COMMIT_LOG} directory (if the log lies "
+                "elsewhere, name its directories)"
+            )
         self.traits: Traits = look_at(self.directory)
         self._readers = Readers(self.directory.ops)
         self.checks = tail_rules.checks_for(self.options)
@@ -158,7 +164,9 @@ class OfflineStore:
             if queue.max_physical_offset > tail.end_offset:
                 queue.cut(tail.end_offset)
         begin = dispatched if self.traits.is_clean else self.log.min_offset
-        if self._owe(queues, tail.started_at, begin):
+        if begin >= tail.end_offset:
+            pass  # a clean stop leaves nothing to dispatch
+        elif self._owe(queues, tail.started_at, begin):
             # A queue lacks units from before the walk: they can only come from an earlier one.
             for queue in queues.values():
                 queue.owed.clear()
@@ -230,6 +238,10 @@ class OfflineStore:
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset; None if no good one does."""
         return KeySearch(self.log, self.damage, self.checks).message_at(physical_offset)
+
+    def read_file(self, path: Path, size: int) -> bytes:
+        """Return the first bytes of a file of the store; fewer if it ends before."""
+        return self._readers.read(path, 0, size)
 
     def ext_unit(self, key: QueueKey, address: int) -> ExtUnit | None:
         """Return the extension unit of a queue at an address; None if none is there."""

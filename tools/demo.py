@@ -1,0 +1,135 @@
+"""The main job on the store that comes with the project, under ./data.
+
+A store written by RocketMQ itself is unpacked, shown, read by queue, by key and by time, and every
+byte of it is written anew from the decoded values and compared.
+"""
+
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rocketlake import KERNEL, OfflineStore, __version__
+from rocketlake.cli import screen
+from rocketlake.cli.info import print_survey
+from rocketlake.cli.lines import BodyForm
+from rocketlake.cli.rows import RowPrinter
+from rocketlake.cli.select import Selection, Selector
+from rocketlake.cli.survey import survey
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.offline.proof import Account, prove, total_bytes
+from rocketlake.store.offline.times import Boundary
+
+ROOT = Path(__file__).resolve().parent.parent
+CASE = "v5-roll"
+DATA = ROOT / "data" / "demo"
+TOPIC, QUEUE, KEY = "RollTopic", 0, "key-118"
+
+
+def main() -> int:
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(f"[bold]RocketLake {__version__}[/bold], {KERNEL} kernel")
+    path = unpack()
+    with OfflineStore(path) as store:
+        step(console, "What the store holds", f"rocketlake info {relative(path)}")
+        print_survey(survey(store), with_queues=True)
+        step(console, "By queue", f"rocketlake dump … --topic {TOPIC} --queue {QUEUE}")
+        show(store, Selection(topics=(TOPIC,), queue=QUEUE), 5)
+        step(console, "By key, through the index", f"rocketlake dump … --topic {TOPIC} --key {KEY}")
+        show(store, Selection(topics=(TOPIC,), key=KEY), 5)
+        by_time(console, store)
+        step(console, "Every byte, written anew from the decoded values", "")
+        accounts = proof(console, store)
+    print_accounts(console, accounts)
+    if any(account.unexplained for account in accounts):
+        console.print("[red]some bytes are not understood[/red]")
+        return 1
+    console.print(f"\nAll bytes are understood. Look around yourself: {relative(path)}")
+    console.print(f"  .venv/bin/rocketlake info {relative(path)}")
+    console.print(f"  .venv/bin/rocketlake dump {relative(path)} --json | head")
+    return 0
+
+
+def unpack() -> Path:
+    """Put the golden store under ./data, fresh."""
+    shutil.rmtree(DATA, ignore_errors=True)
+    DATA.mkdir(parents=True)
+    with tarfile.open(ROOT / "tests" / "golden" / "data" / CASE / "store.tar.gz") as archive:
+        archive.extractall(DATA, filter="data")
+    return DATA / "store"
+
+
+def relative(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def step(console: Console, title: str, command: str) -> None:
+    console.print()
+    console.rule(f"[bold]{title}[/bold]", align="left", characters="─")
+    if command:
+        console.print(f"[dim]$ {command}[/dim]")
+
+
+def show(store: OfflineStore, selection: Selection, count: int) -> None:
+    """Print the first few messages of a selection, as `rocketlake dump` does."""
+    selector = Selector(store, selection)
+    printer = RowPrinter(BodyForm.NONE)
+    left = count
+    for found in selector.by_key() if selection.key else selector.by_queue():
+        part = found.first(left)
+        printer.write(part)
+        left -= len(part.columns)
+        if left <= 0:
+            break
+    printer.finish()
+
+
+def by_time(console: Console, store: OfflineStore) -> None:
+    key = QueueKey(TOPIC, QUEUE)
+    first, last = store.time_bounds(key)
+    assert first is not None, "the golden queue has messages"
+    assert last is not None, "the golden queue has messages"
+    middle = (first + last) // 2
+    lower = store.offset_by_time(key, middle)
+    upper = store.offset_by_time(key, middle, Boundary.UPPER)
+    command = f"rocketlake dump … --topic {TOPIC} --queue {QUEUE} --from-time {middle}"
+    step(console, "By time", command)
+    console.print(
+        f"at {screen.time_text(middle)}: message {lower} of {key} is the first not before it, "
+        f"message {upper} the last not after it"
+    )
+    show(store, Selection(topics=(TOPIC,), queue=QUEUE, from_time=middle), 3)
+
+
+def proof(console: Console, store: OfflineStore) -> list[Account]:
+    columns = (TextColumn("proving"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task("proving", total=total_bytes(store))
+        accounts = list(prove(store, lambda amount: bar.advance(task, amount)))
+        bar.update(task, completed=total_bytes(store))
+    return accounts
+
+
+def print_accounts(console: Console, accounts: list[Account]) -> None:
+    table = screen.table(
+        "", "family", "#records, units, entries", "#same bytes", "#filler", "#not understood"
+    )
+    for account in accounts:
+        table.add_row(
+            account.family,
+            f"{account.items:,}",
+            f"{account.same:,}",
+            f"{account.filler:,}",
+            f"{account.unexplained:,}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
