@@ -51,7 +51,7 @@ def extensions():
             "rocketlake.format._kernel.native",
             [f"{folder}/native.pyx"],
             include_dirs=[str(folder)],
-            depends=sorted(map(str, folder.glob("*.h"))),
+            depends=sorted(map(str, [*folder.glob("*.h"), *folder.glob("*.pxi")])),
             extra_compile_args=["-O3", "-fno-strict-aliasing"],
             # An optional extension that does not compile leaves the install working.
             optional=MODE != "require",

@@ -84,7 +84,7 @@ def digest_of_inputs(root: Path) -> str:
     relevant["setuptools"] = project.get("tool", {}).get("setuptools")
     digest = hashlib.sha256(json.dumps(relevant, sort_keys=True).encode())
     kernel = root / KERNEL_FOLDER.relative_to(ROOT)
-    sources = [path for path in kernel.glob("*") if path.suffix in {".pyx", ".pxd", ".h"}]
+    sources = [path for path in kernel.glob("*") if path.suffix in {".pyx", ".pxd", ".pxi", ".h"}]
     for path in [root / "setup.py", root / "tools" / "setup.py", *sorted(sources)]:
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()

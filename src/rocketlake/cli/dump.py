@@ -86,7 +86,16 @@ def _find(
     if wanted.key is not None:
         for text in view.coverage.notes:
             note(text)
-        return selector.by_key(), 0
+        return _by_key(view, selector), 0
     if along_log:
         return selector.along_log(), 0
     return selector.by_queue(), selector.total()
+
+
+def _by_key(view: OfflineStore, selector: Selector) -> Iterator[Found]:
+    """Find messages by key, with a bar while the log is scanned."""
+    total = sum(end - begin for begin, end in view.coverage.scans)
+    with progress("scanning the log", total) as advance:
+        view.on_progress = advance
+        yield from selector.by_key()
+    view.on_progress = None

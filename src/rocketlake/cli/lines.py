@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -60,7 +59,6 @@ class Line(Struct, rename="camel", gc=False):
 
 
 _V6 = flags.BORN_HOST_V6 | flags.STORE_HOST_V6
-_U64 = 0xFFFFFFFFFFFFFFFF
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -74,7 +72,8 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
     """Return a line for each record."""
     codes, topics = columns.topics()
     buffer = bytes(columns.buffer)
-    body_of = _BODIES[form]
+    add_body = _BODIES[form]
+    hosts = _Hosts()
     lines = []
     for row, code, tags_code in zip(columns.tuples(), codes.tolist(), tags_codes, strict=True):
         # fmt: off
@@ -84,13 +83,7 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
             _, properties_size,
         ) = row
         # fmt: on
-        host = position + layout.RECORD_BORN_HOST_AT
-        if sys_flag & _V6:
-            born_size, store_size = flags.host_sizes(sys_flag)
-        else:
-            born_size = store_size = layout.HOST_V4_SIZE
-        store_at = host + born_size + 8
-        store_host, id_begin = _store_host(buffer[store_at : store_at + store_size])
+        born_host, store_host, id_begin = hosts.at(buffer, position, sys_flag)
         line = Line(
             topics[code],
             queue_id,
@@ -99,9 +92,9 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
             size,
             stored,
             born,
-            host_text(buffer[host : host + born_size]),
+            born_host,
             store_host,
-            f"{id_begin}{physical_offset & _U64:016X}",
+            f"{id_begin}{physical_offset:016X}",
             flag,
             sys_flag,
             body_crc,
@@ -110,15 +103,30 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
             tags_code,
             decode_properties(buffer[properties : properties + properties_size]),
         )
-        body_of(line, buffer[body : body + body_size], sys_flag)
+        add_body(line, buffer[body : body + body_size], sys_flag)
         lines.append(line)
     return lines
 
 
-@lru_cache(maxsize=4096)
-def _store_host(data: bytes) -> tuple[str, str]:
-    """Return the text of a store host, and what message ids of it begin with."""
-    return host_text(data), data.hex().upper()
+class _Hosts:
+    """Spells the hosts of records; those of the record before are usually the same."""
+
+    __slots__ = ("_last", "_raw")
+
+    def __init__(self) -> None:
+        self._raw = (b"", b"")
+        self._last = ("", "", "")
+
+    def at(self, buffer: bytes, position: int, sys_flag: int) -> tuple[str, str, str]:
+        """Return born host, store host, and what message ids of it begin with."""
+        at = position + layout.RECORD_BORN_HOST_AT
+        born_size, store_size = flags.host_sizes(sys_flag) if sys_flag & _V6 else (8, 8)
+        store_at = at + born_size + 8
+        raw = (buffer[at : at + born_size], buffer[store_at : store_at + store_size])
+        if raw != self._raw:
+            self._raw = raw
+            self._last = (host_text(raw[0]), host_text(raw[1]), raw[1].hex().upper())
+        return self._last
 
 
 def _body_base64(line: Line, body: bytes, sys_flag: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from rocketlake import config
+from rocketlake.cli.screen import progress
 from rocketlake.errors import ConfigError
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.options import ReadOptions, parse_delay_levels
@@ -102,6 +103,10 @@ def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]
     """Open a store and report its damage."""
     reporter = Reporter()
     with arguments.open(reporter) as store:
+        with progress("looking for the end of the log", store.bytes_to_walk()) as advance:
+            store.on_progress = advance
+            _ = store.max_offset
+        store.on_progress = None
         yield store, reporter
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from rocketlake.cli.lines import BodyForm, ExtLine, Line, encode, lines_of
 from rocketlake.cli.select import Found
 from rocketlake.format.queue_unit import is_ext_address
+from rocketlake.model.flags import COMPRESSED
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 
@@ -20,9 +21,26 @@ class JsonPrinter:
 
     def write(self, found: Found) -> None:
         """Write a line for each message."""
+        if self._is_plain(found):
+            codes = np.array(found.tags_codes, np.int64)
+            with_body = self._form is BodyForm.BASE64
+            sys.stdout.buffer.write(found.columns.json_lines(codes, with_body=with_body))
+            return
         lines = lines_of(found.columns, found.tags_codes, self._form)
         self._add_rare(lines, found)
         sys.stdout.buffer.write(encode(lines))
+
+    def _is_plain(self, found: Found) -> bool:
+        """Tell whether no message needs more than the record itself says, in the usual form."""
+        if self._form not in (BodyForm.BASE64, BodyForm.NONE) or found.queued is not None:
+            return False
+        if (found.columns["sys_flag"] & COMPRESSED).any() and self._form is BodyForm.BASE64:
+            return False
+        return (
+            not is_ext_address(min(found.tags_codes, default=0))
+            and max(found.batch_sizes, default=1) == 1
+            and bool((found.columns["queue_offset"] == np.array(found.queue_offsets)).all())
+        )
 
     def finish(self) -> None:
         """Write what still waits."""

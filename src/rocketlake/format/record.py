@@ -104,6 +104,12 @@ class RecordColumns:
         """Return one record as a message."""
         return _message(memoryview(self.buffer), self.rows[index].item())
 
+    def json_lines(self, tags_codes: npt.NDArray[np.int64], *, with_body: bool) -> bytes:
+        """Return a JSON object and a line feed for each record, the body in base64 as stored."""
+        raw = _raw(np.ascontiguousarray(self.rows))
+        codes = np.ascontiguousarray(tags_codes, np.int64)
+        return _KERNEL.json_lines(self.buffer, raw, codes, with_body)
+
 
 class Scan(Struct, frozen=True):
     """What a scan found: the records, why it ended, and the first byte it did not parse."""

@@ -9,6 +9,7 @@ from rocketlake.format._kernel.pure import index_lookup as index_lookup
 from rocketlake.format._kernel.pure import index_put as index_put
 from rocketlake.format._kernel.pure import intern_topics as intern_topics
 from rocketlake.format._kernel.pure import java_hash as java_hash
+from rocketlake.format._kernel.pure import json_lines as json_lines
 from rocketlake.format._kernel.pure import key_hash as key_hash
 from rocketlake.format._kernel.pure import message_properties as message_properties
 from rocketlake.format._kernel.pure import scan as scan

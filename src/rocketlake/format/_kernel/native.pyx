@@ -11,7 +11,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "Python.h":
@@ -833,3 +833,8 @@ def index_lookup(const uint8_t[::1] buffer not None, int64_t slots, int32_t hash
         entry = previous
         steps += 1
     return found
+
+
+# --- JSON lines ---------------------------------------------------------------------------------
+
+include "lines.pxi"

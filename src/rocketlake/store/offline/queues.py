@@ -19,7 +19,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.log import Readers
 
-BATCH = 512
+BATCH = 1024
 _READ = 64 << 10
 
 PLACE_DTYPE = np.dtype(

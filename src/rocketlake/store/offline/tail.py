@@ -30,6 +30,9 @@ _MAGICS = tuple(
 )
 
 
+_ORDINARY_ENDS = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
+
+
 class Tail(Struct, frozen=True):
     """Where the log ends, and why there."""
 
@@ -75,17 +78,41 @@ def start_after_unclean_stop(
     return log.files[0] if log.files else None
 
 
-def find_end(log: LogView, start: OffsetFile | None, checks: Check) -> Tail:
-    """Walk from a file on to the first thing that is no good record."""
+def find_end(
+    log: LogView,
+    start: OffsetFile | None,
+    checks: Check,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Tail:
+    """Walk from a file on to the first thing that is no good record.
+
+    A record that is just being written looks bad, too; what looks bad is read once more.
+    """
     if start is None:
         return Tail(0, 0, None)
-    end = start.base_offset
-    for step in log.walk(start.base_offset, checks=checks):
+    end, stop = _walk_on(log, start.base_offset, checks, on_bytes)
+    while stop is not None and stop.reason not in _ORDINARY_ENDS:
+        again_end, again_stop = _walk_on(log, stop.physical_offset, checks, on_bytes)
+        if again_end <= stop.physical_offset:
+            stop = again_stop or stop
+            break
+        end, stop = again_end, again_stop
+    return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
+
+
+def _walk_on(
+    log: LogView, begin: int, checks: Check, on_bytes: Callable[[int], None] | None
+) -> tuple[int, Stop | None]:
+    """Return the end of the last good record, and what stopped the walk."""
+    end = begin
+    for step in log.walk(begin, checks=checks):
         if isinstance(step, Stop):
-            return Tail(step.physical_offset, start.base_offset, step)
+            return end, step
         last = step.columns.rows[-1]
         end = int(last["physical_offset"] + last["size"])
-    return Tail(end, start.base_offset, None)
+        if on_bytes is not None:
+            on_bytes(int(step.columns["size"].sum()))
+    return end, None
 
 
 def records_behind(log: LogView, tail: Tail) -> int | None:
@@ -94,7 +121,7 @@ def records_behind(log: LogView, tail: Tail) -> int | None:
     A torn end has none. One with a good checksum that claims the very place where it lies was
     written there, and is lost by the cut.
     """
-    if tail.stop is None or tail.stop.reason in (StopReason.END_OF_DATA, StopReason.END_OF_FILE):
+    if tail.stop is None or tail.stop.reason in _ORDINARY_ENDS:
         return None
     for file in log.files:
         if file.base_offset + file.size > tail.end_offset:

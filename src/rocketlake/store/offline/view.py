@@ -106,7 +106,12 @@ class OfflineStore:
     @cached_property
     def tail(self) -> tail_rules.Tail:
         """Where the log ends."""
-        return tail_rules.find_end(self.log, self._start(), self.checks)
+        return tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
+
+    def bytes_to_walk(self) -> int:
+        """Return how many bytes of the log must be read to find its end, at most."""
+        start = self._start()
+        return self.log.limit - start.base_offset if start is not None else 0
 
     def _start(self) -> OffsetFile | None:
         if self.traits.is_clean:

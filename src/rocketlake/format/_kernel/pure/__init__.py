@@ -9,6 +9,7 @@ from typing import Final
 
 from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
 from rocketlake.format._kernel.pure.indexing import index_lookup, index_put
+from rocketlake.format._kernel.pure.lines import json_lines
 from rocketlake.format._kernel.pure.properties import (
     decode_properties,
     encode_properties,
@@ -30,6 +31,7 @@ __all__ = [
     "index_put",
     "intern_topics",
     "java_hash",
+    "json_lines",
     "key_hash",
     "message_properties",
     "scan",
