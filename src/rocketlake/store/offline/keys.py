@@ -149,7 +149,7 @@ class KeySearch:
         self, query: KeyQuery, start: int, end: int, progress: Callable[[int], None] | None
     ) -> Iterator[StoredMessage]:
         """Look at every record of a part of the log that holds the bytes of the key."""
-        key = query.key.encode()
+        key = query.key.encode("utf-8", "surrogateescape")
         for step in self._log.walk(start, end, checks=self._checks):
             if not isinstance(step, Chunk):
                 path, position = step.file.path, step.file_position

@@ -238,8 +238,11 @@ class Debts:
         expected = self._next.setdefault(key, queue.next_offset)
         if queue_offset < expected:
             return  # already there
-        if queue_offset > expected and queue.total:
+        if queue_offset > expected and queue.total and not queue.kind.is_batch:
+            # Compat: as in ConsumeQueue#putMessagePositionInfo, a unit behind a gap is appended
+            # at the end all the same.
             self.gaps.add(key)
+            queue_offset = expected
         queue.owed.add((*place, queue_offset, count))
         self._next[key] = queue_offset + count
 
