@@ -4,6 +4,13 @@ RocketLakeError
 ├── ConfigError                 an option is unknown, malformed or contradicts the files
 └── StoreError
     ├── StoreNotFoundError      the path is no store directory, or may not be read
+    ├── StoreClosedError        the store, or a part of it, was closed before
+    ├── StoreLockedError        another process, or this one, has the store open
+    ├── StorePoisonedError      a flush failed; restart and recover
+    ├── FileAccessError         the machine refused to make, change or remove a file
+    │   ├── DiskFullError       retriable: there is no space for it now
+    │   └── FlushFailedError    what was written may not have reached the disk; final
+    ├── FileSizeError           a file has not the size that its family has
     └── CorruptRecordError      one particular record was asked for and is bad
 """
 
@@ -26,6 +33,65 @@ class StoreError(RocketLakeError):
 
 class StoreNotFoundError(StoreError):
     """The path is no store directory, or it may not be read."""
+
+
+class StoreClosedError(StoreError):
+    """The store, or a part of it, was closed before."""
+
+
+class StoreLockedError(StoreError):
+    """The store is open already: in the process `holder`, or in one that is not known."""
+
+    def __init__(self, path: str, holder: int | None, *, is_own: bool = False) -> None:
+        if is_own:
+            text = "this process has it open already"
+        elif holder is None:
+            text = "another process has it open"
+        else:
+            text = f"process {holder} has it open"
+        super().__init__(f"{path} is locked: {text}")
+        self.path = path
+        self.holder = holder
+        self.is_own = is_own
+
+
+class StorePoisonedError(StoreError):
+    """A flush failed, so nothing more is accepted; restart and recover."""
+
+
+class FileAccessError(StoreError):
+    """The machine refused to make, change or remove a file; the `OSError` is the cause."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class DiskFullError(FileAccessError):
+    """There is no space for `wanted` bytes now; nothing was changed, a later try may succeed."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, path: str, wanted: int, free: int | None) -> None:
+        room = "an unknown number" if free is None else str(free)
+        super().__init__(path, f"no space left on the disk: {wanted} bytes wanted, {room} free")
+        self.wanted = wanted
+        self.free = free
+
+
+class FlushFailedError(FileAccessError):
+    """What was written may not have reached the disk, and a second flush would not tell."""
+
+
+class FileSizeError(StoreError):
+    """A file has not the size that its family has."""
+
+    def __init__(self, path: str, *, size: int, expected: int) -> None:
+        super().__init__(f"{path} has {size} bytes, but the files of its directory have {expected}")
+        self.path = path
+        self.size = size
+        self.expected = expected
 
 
 class CorruptRecordError(StoreError):

@@ -35,7 +35,7 @@ def print_survey(found: Survey, *, with_queues: bool) -> None:
     out = screen.console()
     log = found.commit_log
     state = f"in use by process {found.in_use_by}" if found.in_use_by else f"{found.shutdown} stop"
-    out.print(f"[bold]{escape(found.path)}[/bold]  {state}, as {found.generation} writes it")
+    out.print(f"[bold]{_safe(found.path)}[/bold]  {state}, as {found.generation} writes it")
     if found.variants:
         out.print(f"also holds: {', '.join(found.variants)}")
     times = [screen.time_text(t) for t in (log.first_store_timestamp, log.last_store_timestamp)]
@@ -50,6 +50,11 @@ def print_survey(found: Survey, *, with_queues: bool) -> None:
         _print_queues(out, found)
     if found.groups:
         _print_groups(out, found)
+
+
+def _safe(text: str) -> str:
+    """Make a name fit for the terminal."""
+    return escape(screen.printable(text))
 
 
 def _print_families(out: Console, found: Survey) -> None:
@@ -72,7 +77,7 @@ def _print_topics(out: Console, found: Survey) -> None:
         if not topic.queues:
             continue
         table.add_row(
-            escape(topic.topic),
+            _safe(topic.topic),
             str(topic.queues),
             str(topic.messages),
             screen.time_text(topic.first_store_timestamp),
@@ -86,7 +91,7 @@ def _print_topics(out: Console, found: Survey) -> None:
 def _print_rest(out: Console, text: str, names: list[str]) -> None:
     """Name what has nothing to show in a table."""
     if names:
-        out.print(f"[dim]{text}: {escape(', '.join(names))}[/dim]")
+        out.print(f"[dim]{text}: {_safe(', '.join(names))}[/dim]")
 
 
 def _print_queues(out: Console, found: Survey) -> None:
@@ -95,7 +100,7 @@ def _print_queues(out: Console, found: Survey) -> None:
     )
     for queue in found.queues:
         table.add_row(
-            escape(queue.topic),
+            _safe(queue.topic),
             str(queue.queue_id),
             str(queue.min_offset),
             str(queue.max_offset),
@@ -112,8 +117,8 @@ def _print_groups(out: Console, found: Survey) -> None:
         if not group.topic:
             continue
         table.add_row(
-            escape(group.group),
-            escape(group.topic) or "-",
+            _safe(group.group),
+            _safe(group.topic) or "-",
             str(group.queues),
             str(group.lag),
             str(group.missed or "-"),

@@ -4,6 +4,7 @@ Exit codes: 0 fine, 1 something is wrong with the store, 2 could not look (or wr
 Commands are imported when they are called: `--help` must not wait for numpy.
 """
 
+import io
 import signal
 import sys
 from importlib import import_module
@@ -91,6 +92,10 @@ def run() -> None:
     # Why: a reader that closes the pipe early (`| head`) wants silence, not a traceback.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        # A directory's name may be no text at all; it is shown all the same.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = main.main(prog_name="rocketlake", standalone_mode=False)
     except click.ClickException as error:

@@ -6,7 +6,7 @@ import sys
 from rich.cells import cell_len
 
 from rocketlake.cli.lines import BodyForm, body_text
-from rocketlake.cli.screen import time_text
+from rocketlake.cli.screen import printable, time_text
 from rocketlake.cli.select import Found
 from rocketlake.model.message import StoredMessage
 
@@ -54,13 +54,13 @@ class RowPrinter:
 
     def _row(self, message: StoredMessage, offset: int) -> tuple[str, ...]:
         row = (
-            message.topic,
+            printable(message.topic),
             str(message.queue_id),
             str(offset),
             str(message.physical_offset),
             time_text(message.store_timestamp),
-            _printable(message.tags or "-"),
-            _printable(" ".join(message.keys) or "-"),
+            printable(message.tags or "-"),
+            printable(" ".join(message.keys) or "-"),
             str(message.store_size),
         )
         if self._form is BodyForm.NONE:
@@ -69,7 +69,7 @@ class RowPrinter:
 
     def _body(self, message: StoredMessage) -> str:
         if self._form is BodyForm.TEXT:
-            return _short(_printable(body_text(message.stored_body, message.sys_flag)))
+            return _short(printable(body_text(message.stored_body, message.sys_flag)))
         if self._form is BodyForm.HEX:
             return message.stored_body.hex()
         import base64  # noqa: PLC0415 - rarely asked for
@@ -87,11 +87,6 @@ class RowPrinter:
             fill = " " * max(width - cell_len(cell), 0)
             cells.append(fill + cell if i in _NUMBERS else cell + fill)
         return "  ".join(cells).rstrip()
-
-
-def _printable(text: str) -> str:
-    """Make control characters visible: a body must not command the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _short(text: str) -> str:

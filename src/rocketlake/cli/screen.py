@@ -27,6 +27,11 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def printable(text: str) -> str:
+    """Make control characters visible: a body or a name must not command the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def time_text(timestamp_ms: int | None) -> str:
     """Spell a time of a record in local time; `-` for none."""
     if timestamp_ms is None or timestamp_ms <= 0:
@@ -69,6 +74,9 @@ def progress(text: str, total: int) -> Iterator[Advance]:
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True) as bar:
+    # What is printed meanwhile must go to stdout, not through the bar's console.
+    with Progress(
+        *columns, console=err, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as bar:
         task = bar.add_task(text, total=total)
         yield lambda amount: bar.advance(task, amount)

@@ -1,5 +1,6 @@
 """Which messages a command wants, and how they are found: by queue, by key, or along the log."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from difflib import get_close_matches
@@ -18,12 +19,13 @@ from rocketlake.model.flags import TRANSACTION_MASK, TransactionType
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
-from rocketlake.store.offline import Batch, Boundary, KeyQuery, OfflineStore
+from rocketlake.store.offline import Batch, KeyQuery, OfflineStore
 from rocketlake.store.offline.queues import PLACE_DTYPE, Places, QueueView
 
 _EVER = 1 << 62
 _ALL = 1 << 40
 _UNITS = 4096
+_MILLISECONDS = re.compile(r"-?[0-9]{1,100}", re.ASCII)
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -74,15 +76,14 @@ def parse_time(text: str) -> int:
     Raises:
         click.BadParameter: it is neither.
     """
-    if text.lstrip("-").isdigit():
-        return int(text)
+    if _MILLISECONDS.fullmatch(text):
+        return max(min(int(text), _EVER), -_EVER)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
         raise click.BadParameter(
             f"{text!r} is no time; wanted milliseconds or like 2026-01-31T23:59:59"
         ) from None
-    return int(moment.astimezone().timestamp() * 1000)
 
 
 class Selector:
@@ -134,13 +135,10 @@ class Selector:
     def _offsets(self, key: QueueKey) -> tuple[int, int]:
         """Return the range of queue offsets that offsets and times leave."""
         wanted = self._selection
-        first, last = wanted.from_offset, wanted.to_offset
-        if wanted.from_time is not None:
-            first = max(first, self._store.offset_by_time(key, wanted.from_time))
-        if wanted.to_time is not None:
-            behind = self._store.offset_by_time(key, wanted.to_time, Boundary.UPPER) + 1
-            last = min(last, behind)
-        return first, last
+        if wanted.from_time is None and wanted.to_time is None:
+            return wanted.from_offset, wanted.to_offset
+        first, last = self._store.offsets_of_time(key, wanted.from_time, wanted.to_time)
+        return max(first, wanted.from_offset), min(last, wanted.to_offset)
 
     def _filtered(self, batch: Batch) -> Found:
         keep = self._in_time(batch.columns)

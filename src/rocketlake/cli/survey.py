@@ -111,7 +111,7 @@ def survey(store: OfflineStore) -> Survey:
     progress = _groups(store, notes)
     topic_infos = _topics(store, notes)
     return Survey(
-        path=str(store.directory.root),
+        path=_text(store.directory.root),
         shutdown="clean" if store.traits.is_clean else "unclean",
         in_use_by=store.traits.held_by,
         generation="5.x" if store.traits.is_5x else "4.x",
@@ -124,9 +124,14 @@ def survey(store: OfflineStore) -> Survey:
         index=_index(store),
         checkpoint=_checkpoint(store),
         messages=sum(info.messages for info in queue_infos),
-        notes=notes,
-        damage=[str(finding) for finding in store.damage.findings],
+        notes=[_text(note) for note in notes],
+        damage=[_text(finding) for finding in store.damage.findings],
     )
+
+
+def _text(value: object) -> str:
+    """Return text that JSON can hold; a file's name may be none."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def _notes(store: OfflineStore) -> list[str]:
@@ -152,7 +157,7 @@ def _log(store: OfflineStore) -> LogInfo:
         max_offset=store.max_offset,
         files=len(store.log.files),
         file_size=store.log.file_size,
-        paths=[str(path) for path in store.directory.log_dirs],
+        paths=[_text(path) for path in store.directory.log_dirs],
         first_store_timestamp=first,
         last_store_timestamp=store.last_timestamp(),
     )
@@ -160,7 +165,7 @@ def _log(store: OfflineStore) -> LogInfo:
 
 def _queue(key: QueueKey, queue: QueueView) -> QueueInfo:
     return QueueInfo(
-        topic=key.topic,
+        topic=_text(key.topic),
         queue_id=key.queue_id,
         min_offset=queue.min_offset,
         max_offset=queue.max_offset,
@@ -185,7 +190,7 @@ def _topics(store: OfflineStore, notes: list[str]) -> list[TopicInfo]:
         queues = [store.queues[key] for key in keys]
         infos.append(
             TopicInfo(
-                topic=topic,
+                topic=_text(topic),
                 queues=len(keys),
                 messages=sum(max(q.max_offset - q.min_offset, 0) for q in queues),
                 first_store_timestamp=min(firsts, default=None),

@@ -4,6 +4,8 @@
    copy `<f>.bak` is then one version old and whole: both are looked at before a table counts as
    lost.
 2. Reading never writes, renames or deletes. (The reference deletes a broken `<f>`.)
+3. Writing leaves the old table or the new one under `<f>` at every moment, and only then makes the
+   old one the copy.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,10 @@ from typing import Generic, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
-from rocketlake.format import java_json
+from rocketlake import failpoint
+from rocketlake.errors import StoreError
+from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.format import java_json, names
 from rocketlake.format.java_json import JsonObject
 
 Value = TypeVar("Value")
@@ -33,40 +38,91 @@ class LoadedTable(Struct, Generic[Value], frozen=True):
 
 
 @overload
-def load_table(path: Path) -> LoadedTable[JsonObject]: ...
+def load_table(path: Path, *, ops: FileOps | None = None) -> LoadedTable[JsonObject]: ...
 @overload
-def load_table(path: Path, decode: Callable[[JsonObject], Value]) -> LoadedTable[Value]: ...
 def load_table(
-    path: Path, decode: Callable[[JsonObject], Value] | None = None
+    path: Path, decode: Callable[[JsonObject], Value], *, ops: FileOps | None = None
+) -> LoadedTable[Value]: ...
+def load_table(
+    path: Path,
+    decode: Callable[[JsonObject], Value] | None = None,
+    *,
+    ops: FileOps | None = None,
 ) -> LoadedTable[JsonObject] | LoadedTable[Value]:
     """Read a table from its file, or from the copy beside it when the file is of no use.
 
     A `decode` that raises ValueError makes a file as useless as bad JSON does. What is wrong is
     told in the result, never raised.
     """
+    ops = ops or PosixFileOps()
     if decode is None:
-        return _load(path, _keep)
-    return _load(path, decode)
+        return _load(ops, path, _keep)
+    return _load(ops, path, decode)
+
+
+def write_table(ops: FileOps, path: Path, data: bytes) -> None:
+    """Put a new table in the place of the old one, which becomes the copy.
+
+    Durability: when this returns, the new table is on the disk. A crash before leaves the old or
+    the new one.
+
+    Raises:
+        FileAccessError: it cannot be written; the old table is untouched.
+    """
+    fresh = path.with_name(path.name + ".tmp")
+    old = path.with_name(backup_path(path).name + ".tmp")
+    ops.mkdirs(path.parent)
+    write_whole(ops, fresh, data)
+    has_old = _save_old(ops, path, old)
+    failpoint.hit("table.before")
+    ops.rename(fresh, path)
+    ops.sync_dir(path.parent)
+    failpoint.hit("table.after")
+    if has_old:
+        # Order: the copy is replaced when the new table is safe, for the old one may be broken in
+        # a way that nobody has seen yet.
+        failpoint.hit("backup.before")
+        ops.rename(old, backup_path(path))
+        ops.sync_dir(path.parent)
+        failpoint.hit("backup.after")
+
+
+def write_whole(ops: FileOps, path: Path, data: bytes) -> None:
+    """Make a new file of these bytes, on the disk; one of that name is removed first.
+
+    The name itself is safe only after the directory was synced.
+    """
+    ops.unlink(path)
+    writer = ops.create(path, 0)
+    try:
+        writer.write(0, data)
+        writer.sync()
+    except BaseException:
+        writer.close()
+        ops.unlink(path)
+        raise
+    writer.close()
 
 
 def backup_path(path: Path) -> Path:
     """Return where the copy of a table lies."""
-    return path.with_name(path.name + ".bak")
+    return path.with_name(path.name + names.BACKUP_SUFFIX)
 
 
-def _load(path: Path, decode: Callable[[JsonObject], Value]) -> LoadedTable[Value]:
+def _load(ops: FileOps, path: Path, decode: Callable[[JsonObject], Value]) -> LoadedTable[Value]:
     problems = []
     exists = False
     candidates: tuple[tuple[Path, Source], ...] = ((path, "file"), (backup_path(path), "backup"))
     for candidate, source in candidates:
         try:
-            value = decode(_read_object(candidate))
-        except FileNotFoundError:
-            problems.append(f"{candidate.name} is missing")
-        except (OSError, ValueError) as error:
+            data = _read(ops, candidate)
+            if data is None:
+                problems.append(f"{candidate.name} is missing")
+                continue
+            value = decode(_parse(data))
+        except (StoreError, ValueError) as error:
             exists = True
-            reason = error.strerror if isinstance(error, OSError) else error
-            problems.append(f"{candidate.name}: {reason}")
+            problems.append(f"{candidate.name}: {_reason(error)}")
         else:
             return LoadedTable(value, source, "; ".join(problems) or None)
     return LoadedTable(None, "missing", "; ".join(problems) if exists else None)
@@ -76,11 +132,45 @@ def _keep(value: JsonObject) -> JsonObject:
     return value
 
 
-def _read_object(path: Path) -> JsonObject:
-    data = path.read_bytes()
+def _read(ops: FileOps, path: Path) -> bytes | None:
+    entry = ops.stat(path)
+    if entry is None:
+        return None
+    if entry.is_dir:
+        raise ValueError("Is a directory")
+    try:
+        reader = ops.open_reader(path)
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None  # renamed away meanwhile
+        raise
+    try:
+        return reader.read(0, entry.size)
+    finally:
+        reader.close()
+
+
+def _parse(data: bytes) -> JsonObject:
     if not data.strip():
         raise ValueError("the file is empty")
     value = java_json.loads(data)
     if not isinstance(value, dict):
         raise ValueError("the file holds no JSON object")  # noqa: TRY004 - bad content, not a type
     return value
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__cause__
+    return cause.strerror or str(cause) if isinstance(cause, OSError) else str(error)
+
+
+def _save_old(ops: FileOps, path: Path, old: Path) -> bool:
+    """Give the table in use a second name; False if there is none, or it is visibly broken."""
+    data = _read(ops, path)
+    text = (data or b"").strip()
+    if data is None or not (text.startswith(b"{") and text.endswith(b"}")):
+        return False
+    ops.unlink(old)
+    if not ops.link(path, old):
+        write_whole(ops, old, data)
+    return True

@@ -1,18 +1,40 @@
-"""FileOps and PosixFileOps; alone in touching os and mmap.
+"""FileOps and PosixFileOps; with `descriptor` and `memory`, alone in touching os and mmap.
 
-Readers use `pread`, never a map: a file that another process cuts short then gives a short read,
-where a map would end the process with SIGBUS.
+1. Readers use `pread`, never a map: a file that another process cuts short then gives a short read,
+   where a map would end the process with SIGBUS. Only who holds the store's lock maps its files.
+2. An `OSError` ends here and becomes an exception of `rocketlake.errors`.
+3. `sync` writes mapped pages too. A new, renamed or removed name is safe after `sync_dir`.
 """
 
+import errno
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from rocketlake.errors import StoreNotFoundError
+from rocketlake.files.descriptor import Buffer, PosixReader, PosixWriter, failed, flush_failed
+from rocketlake.files.memory import PAGE_SIZE, Advice, PosixMap
+
+__all__ = [
+    "PAGE_SIZE",
+    "Advice",
+    "Buffer",
+    "DiskUsage",
+    "Entry",
+    "FileLock",
+    "FileOps",
+    "MemoryMap",
+    "PosixFileOps",
+    "Reader",
+    "Writer",
+]
+
+_MODE: Final = 0o666  # what the user's mask leaves of it, as for Java
 
 
 class Entry(Struct, frozen=True):
@@ -29,6 +51,21 @@ class Entry(Struct, frozen=True):
         return self.path.name
 
 
+class DiskUsage(Struct, frozen=True):
+    """Bytes of a file system: all, taken, and left for users other than root."""
+
+    total: int
+    used: int
+    free: int
+
+    @property
+    def ratio(self) -> float:
+        """The taken part of what users can have, in full per cents, rounded up."""
+        # Compat: as getDiskPartitionSpaceUsedPercent of UtilAll counts it.
+        reachable = self.used + self.free
+        return -(-self.used * 100 // reachable) / 100 if reachable else 1.0
+
+
 class Reader(Protocol):
     """An open file that is only read."""
 
@@ -41,8 +78,70 @@ class Reader(Protocol):
         ...
 
 
+class MemoryMap(Protocol):
+    """Memory of a file, or plain memory; valid as long as anybody has a view of it."""
+
+    buffer: memoryview
+
+    def populate(self, position: int, size: int) -> bool:
+        """Bring pages into memory, ready to be written; their bytes stay as they are."""
+        ...
+
+    def lock(self, position: int, size: int) -> bool:
+        """Keep pages in memory; False where the system refuses."""
+        ...
+
+    def unlock(self) -> bool:
+        """Let all pages go to disk again when memory is short."""
+        ...
+
+    def advise(self, advice: Advice) -> bool:
+        """Tell the system how the memory will be used; False where it does not listen."""
+        ...
+
+    def close(self) -> None:
+        """Give up this object's view of the memory."""
+        ...
+
+
+class Writer(Reader, Protocol):
+    """An open file that is read and written."""
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of the data at a position."""
+        ...
+
+    def allocate(self, position: int, size: int) -> None:
+        """Have space on the disk for a range, whose bytes stay as they are."""
+        ...
+
+    def zero(self, position: int, size: int) -> bool:
+        """Make a range read as zeros, its space kept; False if it did so before."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Make the file this long."""
+        ...
+
+    def sync(self) -> None:
+        """Have everything written so far, also through a map, on the disk."""
+        ...
+
+    def map(self, size: int) -> MemoryMap:
+        """Map the file from its begin; the map stays when the file is closed."""
+        ...
+
+
+class FileLock(Protocol):
+    """A lock that was taken; closing gives it back."""
+
+    def close(self) -> None:
+        """Let another process have it."""
+        ...
+
+
 class FileOps(Protocol):
-    """How the store reaches files; tests pass one that fails."""
+    """How the store reaches files; tests pass one that fails, or a simulated disk."""
 
     def entries(self, path: Path) -> list[Entry]:
         """List a directory by name; an absent one is empty."""
@@ -52,43 +151,61 @@ class FileOps(Protocol):
         """Look at one path; None if nothing is there."""
         ...
 
+    def identity(self, path: Path) -> Hashable | None:
+        """Return what is the same for all names of one file; None if nothing is there."""
+        ...
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        """Return how full the file system of a path is."""
+        ...
+
     def open_reader(self, path: Path) -> Reader:
         """Open a file for reading."""
+        ...
+
+    def open_writer(self, path: Path) -> Writer:
+        """Open a file that exists for reading and writing."""
+        ...
+
+    def create(self, path: Path, size: int, *, is_sparse: bool = False) -> Writer:
+        """Make a new file of zeros, with space on the disk unless it is sparse."""
+        ...
+
+    def mkdirs(self, path: Path) -> None:
+        """Make a directory and those above it, as far as they are missing."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, at once, in place of what had it."""
+        ...
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name; False where that is not possible."""
+        ...
+
+    def unlink(self, path: Path) -> bool:
+        """Remove a file; False if it was not there."""
+        ...
+
+    def rmdir(self, path: Path) -> bool:
+        """Remove an empty directory; False if it is not empty or not there."""
+        ...
+
+    def sync_dir(self, path: Path) -> None:
+        """Have the names of a directory on the disk."""
+        ...
+
+    def lock(self, path: Path, content: bytes) -> FileLock | None:
+        """Lock byte 0 of a file and write its content; None if another process has the lock."""
         ...
 
     def lock_holder(self, path: Path) -> int | None:
         """Return the process that holds a lock on the file, if one does."""
         ...
 
-
-class PosixReader:
-    """A descriptor and `pread`."""
-
-    __slots__ = ("_descriptor", "_path")
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return the bytes from a position on; fewer, or none, where the file ends."""
-        data = os.pread(self._descriptor, size, position)
-        while len(data) < size:
-            # A signal or a limit of the kernel may cut a read short; only nothing means the end.
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        self.close()
+    def allocate_memory(self, size: int) -> MemoryMap:
+        """Return memory of zeros that belongs to no file."""
+        ...
 
 
 class PosixFileOps:
@@ -121,6 +238,26 @@ class PosixFileOps:
         except OSError as error:
             raise _unreadable(path, error) from error
 
+    def identity(self, path: Path) -> Hashable | None:
+        """Return what is the same for all names of one file; None if nothing is there."""
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        return found.st_dev, found.st_ino
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        """Return how full the file system of a path is."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise failed("cannot tell how full its disk is", path, error) from error
+        block = found.f_frsize
+        used = (found.f_blocks - found.f_bfree) * block
+        return DiskUsage(found.f_blocks * block, used, found.f_bavail * block)
+
     def open_reader(self, path: Path) -> Reader:
         """Open a file for reading.
 
@@ -128,9 +265,126 @@ class PosixFileOps:
             StoreNotFoundError: it is gone or may not be read.
         """
         try:
-            return PosixReader(path)
+            return PosixReader(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
             raise _unreadable(path, error) from error
+
+    def open_writer(self, path: Path) -> Writer:
+        """Open a file that exists for reading and writing."""
+        try:
+            return PosixWriter(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        except OSError as error:
+            raise failed("cannot open for writing", path, error) from error
+
+    def create(self, path: Path, size: int, *, is_sparse: bool = False) -> Writer:
+        """Make a new file of zeros, with space on the disk unless it is sparse.
+
+        Raises:
+            DiskFullError: there is no space; nothing is left behind.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            writer = PosixWriter(path, os.open(path, flags, _MODE))
+        except OSError as error:
+            raise failed("cannot create", path, error, size) from error
+        try:
+            # Order: first the length, in one step. A crash leaves a file of no length or of the
+            # full one, never one that loading must refuse.
+            writer.truncate(size)
+            if size and not is_sparse:
+                writer.allocate(0, size)
+        except BaseException:
+            writer.close()
+            path.unlink(missing_ok=True)
+            raise
+        return writer
+
+    def mkdirs(self, path: Path) -> None:
+        """Make a directory and those above it, as far as they are missing."""
+        try:
+            missing = [place for place in (path, *path.parents) if not place.exists()]
+            for place in reversed(missing):
+                place.mkdir(exist_ok=True)
+                self.sync_dir(place.parent)
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError as error:
+            raise failed("cannot make the directory", path, error) from error
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, at once, in place of what had it."""
+        try:
+            source.replace(target)
+        except OSError as error:
+            raise failed(f"cannot rename to {target.name}", source, error) from error
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name; False where that is not possible."""
+        try:
+            target.hardlink_to(source)
+        except OSError:
+            return False
+        return True
+
+    def unlink(self, path: Path) -> bool:
+        """Remove a file; False if it was not there."""
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise failed("cannot remove", path, error) from error
+        return True
+
+    def rmdir(self, path: Path) -> bool:
+        """Remove an empty directory; False if it is not empty or not there."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                return False
+            raise failed("cannot remove", path, error) from error
+        return True
+
+    def sync_dir(self, path: Path) -> None:
+        """Have the names of a directory on the disk.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system whose directories need none
+                raise flush_failed(path, error) from error
+
+    def lock(self, path: Path, content: bytes) -> FileLock | None:
+        """Lock byte 0 of a file and write its content; None if another process has the lock.
+
+        The system would grant it a second time to this process, and closing any descriptor of the
+        file would drop it: `files.store_lock` sees to it that neither happens.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        except OSError as error:
+            raise failed("cannot open the lock", path, error) from error
+        writer = PosixWriter(path, descriptor)
+        try:
+            # Compat: Java's tryLock on byte 0, length 1 is this very call.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except (BlockingIOError, PermissionError):
+            writer.close()
+            return None
+        except OSError as error:
+            writer.close()
+            raise failed("cannot lock", path, error) from error
+        writer.write(0, content)
+        writer.sync()
+        return writer
 
     def lock_holder(self, path: Path) -> int | None:
         """Return the process that holds a lock on the file, if one does.
@@ -149,6 +403,13 @@ class PosixFileOps:
             if name in fields and "WRITE" in fields and "->" not in fields:
                 return int(fields[fields.index("WRITE") + 1])
         return None
+
+    def allocate_memory(self, size: int) -> MemoryMap:
+        """Return memory of zeros that belongs to no file."""
+        try:
+            return PosixMap(None, size)
+        except OSError as error:
+            raise failed(f"cannot have {size} bytes", Path("memory"), error) from error
 
 
 def _scan(path: Path) -> Iterator[Entry]:

@@ -1,6 +1,7 @@
 """Where each file family lives in a store directory."""
 
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 
@@ -40,7 +41,7 @@ class QueueDir(Struct, frozen=True):
 
 
 class StoreDir:
-    """The paths of one store; looks, never writes."""
+    """The paths of one store; looks, and writes nothing but missing directories, if asked."""
 
     def __init__(self, ops: FileOps, root: Path, log_dirs: tuple[Path, ...] = ()) -> None:
         """Check that the root is a directory; without `log_dirs` find the log's own.
@@ -55,6 +56,17 @@ class StoreDir:
         for path in log_dirs:
             _require_dir(ops, path, "commit log")
         self.log_dirs = log_dirs or self._find_log_dirs()
+
+    @classmethod
+    def make(cls, ops: FileOps, root: Path, log_dirs: tuple[Path, ...] = ()) -> Self:
+        """Make the directories that are missing, and return their paths.
+
+        Raises:
+            FileAccessError: one cannot be made.
+        """
+        for path in (root, *log_dirs):
+            ops.mkdirs(path)
+        return cls(ops, root, log_dirs)
 
     def path(self, name: str) -> Path:
         """Return the path of a family or a single file."""

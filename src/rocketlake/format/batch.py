@@ -56,6 +56,8 @@ def encode_entries(entries: Iterable[BatchEntry]) -> bytes:
         size = layout.BATCH_ENTRY_FIXED_SIZE + len(entry.body) + len(entry.raw_properties)
         if len(entry.raw_properties) > layout.MAX_I16:
             raise ValueError(f"properties of {len(entry.raw_properties)} bytes; 32767 fit")
+        if not -0x80000000 <= entry.flag <= layout.MAX_I32 or size > layout.MAX_I32:
+            raise ValueError(f"flag {entry.flag} or size {size} is a number beyond 32 bits")
         out += _HEAD.pack(size, 0, 0, entry.flag, len(entry.body))
         out += entry.body
         out += _PROPERTIES_SIZE.pack(len(entry.raw_properties))

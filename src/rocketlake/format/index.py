@@ -117,8 +117,10 @@ def entries_for(size: int, slots: int) -> int | None:
 def prove_slots(data: Buffer, slots: int) -> bool:
     """Tell whether replaying the chains of a whole file with this slot count gives its slots."""
     entries = entries_for(len(data), slots)
+    if entries is None:
+        return False
     header = IndexHeader.decode(data)
-    if entries is None or not 1 < header.entry_count <= entries:
+    if not 1 < header.entry_count <= entries:
         return False
     used = np.frombuffer(data, ENTRY_DTYPE, header.entries_used, entry_position(slots, 1))
     if (used["key_hash"] < 0).any():

@@ -4,6 +4,8 @@ import re
 from datetime import datetime
 from typing import Final
 
+from rocketlake.format.layout import MAX_I64
+
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
@@ -36,7 +38,10 @@ def offset_name(base_offset: int) -> str:
 
 def parse_offset_name(name: str) -> int | None:
     """Return the offset a file name stands for, or None if it is no such name."""
-    return int(name) if _OFFSET.fullmatch(name) and name.isascii() else None
+    if not _OFFSET.fullmatch(name) or not name.isascii():
+        return None
+    offset = int(name)
+    return offset if offset <= MAX_I64 else None
 
 
 def index_name(moment: datetime) -> str:

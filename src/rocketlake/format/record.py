@@ -58,6 +58,7 @@ ROW_DTYPE = np.dtype(
 assert ROW_DTYPE.itemsize == layout.ROW_SIZE
 
 _ROW = struct.Struct(layout.ROW_FORMAT)
+_CRC_BEGIN = layout.RECORD_CRC_NAME + b"\x01"
 
 crc31 = _KERNEL.crc31
 seal = _KERNEL.seal
@@ -209,8 +210,9 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 def version_for(topic: str) -> int:
-    """Return the record version a topic needs: 2 beyond 127 characters."""
-    return 1 if len(topic) <= layout.MAX_I8 else 2
+    """Return the record version a topic needs: 2 beyond 127 characters, counted as Java does."""
+    units = len(topic.encode("utf-16-le", "surrogatepass")) // 2
+    return 1 if units <= layout.MAX_I8 else 2
 
 
 def encode(message: Message, envelope: Envelope) -> bytearray:
@@ -264,28 +266,37 @@ def reencode(message: StoredMessage) -> bytes:
     """Write a decoded record anew, from its values alone.
 
     Equal bytes prove that every byte was understood; a whole-record checksum is computed, not
-    copied.
+    copied. Values that make no record, such as a topic that is no text, give no bytes.
     """
-    properties = dict(message.properties)
-    trailing = message.raw_properties.endswith(b"\x02")
-    with_crc = names.RECORD_CRC in properties and trailing
-    if with_crc:
-        del properties[names.RECORD_CRC]
-    record: bytearray = _KERNEL.encode(
-        message.topic.encode(),
-        message.stored_body,
-        encode_properties(properties, trailing),
-        message.queue_id,
-        message.flag,
-        message.sys_flag,
-        message.born_timestamp,
-        message.born_host.encode(),
-        message.store_host.encode(),
-        message.reconsume_times,
-        message.prepared_transaction_offset,
-        message.version,
-        with_crc,
+    raw = message.raw_properties
+    trailing = raw.endswith(b"\x02")
+    with_crc = trailing and raw[-layout.RECORD_CRC_SIZE :].startswith(_CRC_BEGIN)
+    with_crc = with_crc and len(raw) >= layout.RECORD_CRC_SIZE
+    properties = b"\x02".join(
+        f"{name}\x01{value}".encode()
+        for name, value in message.properties.items()
+        if not (with_crc and name == names.RECORD_CRC)
     )
+    if properties and trailing:
+        properties += b"\x02"
+    try:
+        record = _KERNEL.encode(
+            message.topic.encode(),
+            message.stored_body,
+            properties,
+            message.queue_id,
+            message.flag,
+            message.sys_flag,
+            message.born_timestamp,
+            message.born_host.encode(),
+            message.store_host.encode(),
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            message.version,
+            with_crc,
+        )
+    except ValueError:
+        return b""
     seal(
         *(record, 0, message.queue_offset, message.physical_offset),
         *(message.store_timestamp, with_crc),

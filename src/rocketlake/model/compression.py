@@ -5,6 +5,8 @@ from enum import IntEnum
 
 from rocketlake.model import flags
 
+_ZSTD_STEP = 1024  # compressed bytes at a time: what they grow to is looked at in between
+
 
 class Compression(IntEnum):
     """The compression bits of a system flag; 0 is the zlib of releases before 4.9.4."""
@@ -90,15 +92,24 @@ def _inflate_lz4(body: bytes, size_max: int) -> bytes:
 def _inflate_zstd(body: bytes, size_max: int) -> bytes:
     import zstandard  # noqa: PLC0415
 
-    # A reader, because the frames of the reference's stream writer do not tell their size.
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+    plain = bytearray()
+    rest = body
+    while True:  # a body may be several frames
+        frame = zstandard.ZstdDecompressor().decompressobj()
         try:
-            plain = reader.read(size_max + 1)
+            for at in range(0, len(rest), _ZSTD_STEP):
+                plain += frame.decompress(rest[at : at + _ZSTD_STEP])
+                if len(plain) > size_max or frame.eof:
+                    rest = frame.unused_data + rest[at + _ZSTD_STEP :]
+                    break
         except zstandard.ZstdError as error:
             raise ValueError(f"body is not ZSTD: {error}") from error
-    if not plain and body[:4] != b"\x28\xb5\x2f\xfd":
-        raise ValueError("body is not ZSTD: no frame")
-    return bytes(plain)
+        if len(plain) > size_max:
+            return bytes(plain)
+        if not frame.eof:
+            raise ValueError("body is not ZSTD: it ends too early")
+        if not rest:
+            return bytes(plain)
 
 
 _INFLATE = {

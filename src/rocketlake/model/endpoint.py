@@ -18,7 +18,13 @@ class Endpoint(Struct, frozen=True, gc=False):
         return len(self.address) == 16
 
     def encode(self) -> bytes:
-        """Return address and port as a record holds them: 8 or 20 bytes."""
+        """Return address and port as a record holds them: 8 or 20 bytes.
+
+        Raises:
+            ValueError: the port does not fit into 32 bits.
+        """
+        if not -0x80000000 <= self.port <= 0x7FFFFFFF:
+            raise ValueError(f"port {self.port} does not fit into 32 bits")
         return self.address + self.port.to_bytes(4, "big", signed=True)
 
     def __str__(self) -> str:

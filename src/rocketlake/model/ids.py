@@ -1,5 +1,7 @@
 """Offset message ids and client-made unique ids."""
 
+import re
+
 from msgspec import Struct
 
 from rocketlake.model.endpoint import Endpoint
@@ -17,12 +19,7 @@ class OffsetMessageId(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "OffsetMessageId":
         """Read the 32 (IPv4) or 56 (IPv6) hex digits of an id."""
-        try:
-            data = bytes.fromhex(text)
-        except ValueError as error:
-            raise ValueError(f"not a message id: {text!r} ({error})") from error
-        if len(data) not in (16, 28):
-            raise ValueError(f"a message id has 32 or 56 hex digits, not {len(text)}: {text!r}")
+        data = _from_hex(text, "message id")
         offset = int.from_bytes(data[-8:], "big", signed=True)
         return cls(Endpoint.decode(data[:-8]), offset)
 
@@ -53,12 +50,7 @@ class UniqueId(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "UniqueId":
         """Read the 32 (IPv4) or 56 (IPv6) hex digits of a unique key."""
-        try:
-            data = bytes.fromhex(text)
-        except ValueError as error:
-            raise ValueError(f"not a unique key: {text!r} ({error})") from error
-        if len(data) not in (16, 28):
-            raise ValueError(f"a unique key has 32 or 56 hex digits, not {len(text)}: {text!r}")
+        data = _from_hex(text, "unique key")
         tail = data[-12:]
         return cls(
             data[:-12],
@@ -67,3 +59,12 @@ class UniqueId(Struct, frozen=True):
             int.from_bytes(tail[6:10], "big"),
             int.from_bytes(tail[10:12], "big"),
         )
+
+
+_HEX = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
+
+
+def _from_hex(text: str, what: str) -> bytes:
+    if not _HEX.fullmatch(text):
+        raise ValueError(f"not a {what}: {text!r} (32 or 56 hex digits are wanted)")
+    return bytes.fromhex(text)

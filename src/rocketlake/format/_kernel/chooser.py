@@ -30,9 +30,9 @@ def choose(wanted: str) -> ModuleType:
             raise ConfigError(f"the compiled kernel was not built: {error}") from error
         return pure
     differing = {
-        name: (value, getattr(layout, name))
+        name: (value, getattr(layout, name, None))
         for name, value in native.LAYOUT.items()
-        if value != getattr(layout, name)
+        if value != getattr(layout, name, None)
     }
     if differing:
         raise ConfigError(

@@ -20,6 +20,7 @@ cdef extern from "Python.h":
     int PyUnicode_KIND(object text)
     void* PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    object PyUnicode_FromObject(object text)
     uint32_t PyUnicode_READ(int kind, void* data, Py_ssize_t index)
 
 cdef extern from "bigendian.h" nogil:
@@ -116,9 +117,10 @@ LAYOUT = {
 
 # --- scan --------------------------------------------------------------------------------------
 
-def scan(const uint8_t[::1] buffer not None, int64_t start, int64_t end, int64_t base_offset,
-         int checks, uint8_t[::1] rows not None):
+def scan(const uint8_t[::1] buffer not None, start_, end_, base_offset_, int checks,
+         uint8_t[::1] rows not None):
     """Parse records from `start` until something ends it; return count, reason and position."""
+    cdef int64_t start = to_i64(start_), end = to_i64(end_), base_offset = to_i64(base_offset_)
     cdef int64_t length = buffer.shape[0]
     cdef int64_t capacity = rows.shape[0] // <int64_t>sizeof(Row)
     cdef int64_t count = 0, position = start
@@ -195,10 +197,11 @@ cdef inline int parse(const uint8_t* data, int64_t position, int64_t end, int64_
 
 
 cdef inline int probe(const uint8_t* data, int64_t position, int64_t end) noexcept nogil:
-    cdef int64_t left = end - position
+    cdef int64_t left
     cdef int32_t size, magic
-    if left <= 0:
+    if end <= position:
         return END_OF_DATA
+    left = end - position
     if left < 8:
         while position < end:
             if data[position]:
@@ -347,7 +350,7 @@ def intern_topics(const uint8_t[::1] buffer not None, const uint8_t[::1] rows no
 # --- encode, seal ------------------------------------------------------------------------------
 
 cdef struct Shape:
-    int32_t sys_flag
+    int32_t sys_flag  # set last: numbers are checked after lengths
     int64_t born_size
     int64_t store_size
     int width
@@ -370,10 +373,9 @@ cdef int64_t to_i64(object value) except? -1:
     return number
 
 
-cdef int shape_of(bytes topic, object sys_flag, bytes born_host, bytes store_host, int version,
+cdef int shape_of(bytes topic, bytes born_host, bytes store_host, object version,
                   Shape* shape) except -1:
     cdef Py_ssize_t limit
-    cdef object flags
     for host in (born_host, store_host):
         if len(host) != 8 and len(host) != 20:
             raise ValueError(f"a host has 8 or 20 bytes, not {len(host)}")
@@ -387,13 +389,17 @@ cdef int shape_of(bytes topic, object sys_flag, bytes born_host, bytes store_hos
             f"topic of {PyBytes_GET_SIZE(topic)} bytes; version {version} holds {limit}")
     shape.width = version
     shape.magic = MAGIC_V1 if version == 1 else MAGIC_V2
-    flags = sys_flag & ~(BORN_V6 | STORE_V6)
+    return 0
+
+
+cdef int32_t flags_of(const Shape* shape, object sys_flag) except? -1:
+    """Return the system flag with the bits of the hosts."""
+    cdef object flags = sys_flag & ~(BORN_V6 | STORE_V6)
     if shape.born_size == 20:
         flags |= BORN_V6
     if shape.store_size == 20:
         flags |= STORE_V6
-    shape.sys_flag = to_i32(flags)
-    return 0
+    return to_i32(flags)
 
 
 cdef int64_t record_size(const Shape* shape, int64_t topic, int64_t body,
@@ -455,7 +461,7 @@ cdef uint8_t* write_body_topic(uint8_t* p, const Shape* shape, const char* body,
 
 def encode(bytes topic not None, body, bytes properties not None, queue_id, flag, sys_flag,
            born_timestamp, bytes born_host not None, bytes store_host not None, reconsume_times,
-           prepared_transaction_offset, int version, bint reserve_crc):
+           prepared_transaction_offset, version, bint reserve_crc):
     """Return a record whose queue offset, physical offset and store time are still zero."""
     cdef Shape shape
     cdef bytes body_bytes = body if type(body) is bytes else bytes(body)
@@ -464,10 +470,11 @@ def encode(bytes topic not None, body, bytes properties not None, queue_id, flag
     cdef int64_t size
     cdef int32_t crc
     cdef uint8_t* p
-    shape_of(topic, sys_flag, born_host, store_host, version, &shape)
+    shape_of(topic, born_host, store_host, version, &shape)
     if reserve_crc:
         properties = with_crc_room(properties)
     size = record_size(&shape, PyBytes_GET_SIZE(topic), body_size, PyBytes_GET_SIZE(properties))
+    shape.sys_flag = flags_of(&shape, sys_flag)
     crc = crc_of(<const uint8_t*>plain, body_size)
     record = PyByteArray_FromStringAndSize(NULL, size)
     p = write_head(
@@ -488,20 +495,23 @@ cdef bytes with_crc_room(bytes properties):
 
 
 def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timestamp,
-                 bytes born_host not None, bytes store_host not None, int version, bint trailing,
+                 bytes born_host not None, bytes store_host not None, version, bint trailing,
                  bint reserve_crc):
     """Encode messages of one topic and queue behind each other; return bytes and sizes."""
     cdef Shape shape
     cdef Text out
     cdef Text properties
     cdef list sizes = []
-    cdef int64_t size, start, born = to_i64(born_timestamp)
-    cdef int32_t queue = to_i32(queue_id)
+    cdef int64_t size, start, born
+    cdef int32_t queue
     cdef Py_ssize_t body_size
     cdef const char* plain
     cdef uint8_t* p
     cdef bytes body
-    shape_of(topic, sys_flag, born_host, store_host, version, &shape)
+    shape_of(topic, born_host, store_host, version, &shape)
+    queue = to_i32(queue_id)
+    shape.sys_flag = flags_of(&shape, sys_flag)
+    born = to_i64(born_timestamp)
     text_start(&out)
     text_start(&properties)
     try:
@@ -540,9 +550,12 @@ cdef int write_crc_room(Text* out) except -1:
     return 0
 
 
-def seal(uint8_t[::1] record not None, int64_t position, int64_t queue_offset,
-         int64_t physical_offset, int64_t store_timestamp, bint with_crc):
+def seal(uint8_t[::1] record not None, position_, queue_offset_, physical_offset_,
+         store_timestamp_, bint with_crc):
     """Write what only the append knows into an encoded record; return its size."""
+    cdef int64_t position = to_i64(position_), queue_offset = to_i64(queue_offset_)
+    cdef int64_t physical_offset = to_i64(physical_offset_)
+    cdef int64_t store_timestamp = to_i64(store_timestamp_)
     cdef int64_t length = record.shape[0]
     cdef uint8_t* data = &record[0] if length else NULL
     cdef uint8_t* p
@@ -721,7 +734,7 @@ def filter_units(const uint8_t[::1] buffer not None, hashes, uint8_t[::1] keep n
 
 # --- hashes ------------------------------------------------------------------------------------
 
-cdef uint32_t hash_on(uint32_t value, str text):
+cdef uint32_t hash_on(uint32_t value, object text) except? 0xFFFFFFFF:
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
     cdef Py_ssize_t i
@@ -736,14 +749,15 @@ cdef uint32_t hash_on(uint32_t value, str text):
     return value
 
 
-def java_hash(str text not None):
+def java_hash(text):
     """Return Java's String.hashCode: over UTF-16 units, wrapped to a signed i32."""
-    return <int32_t>hash_on(0, text)
+    return <int32_t>hash_on(0, PyUnicode_FromObject(text))
 
 
-def key_hash(str topic not None, str key not None):
+def key_hash(topic, key):
     """Return the index hash of a key: never negative, -2**31 becomes 0."""
-    cdef int64_t value = <int32_t>hash_on(31 * hash_on(0, topic) + 35, key)
+    cdef uint32_t before = hash_on(0, PyUnicode_FromObject(topic))
+    cdef int64_t value = <int32_t>hash_on(31 * before + 35, PyUnicode_FromObject(key))
     if value < 0:
         value = -value
     return value if value <= MAX_I32 else 0
@@ -751,17 +765,21 @@ def key_hash(str topic not None, str key not None):
 
 # --- index -------------------------------------------------------------------------------------
 
-def index_put(uint8_t[::1] buffer not None, int64_t slots, int64_t entries, int32_t hash_,
-              int64_t physical_offset, int64_t store_timestamp, bint count_every_put):
+def index_put(uint8_t[::1] buffer not None, slots_, entries_, hash__, physical_offset_,
+              store_timestamp_, bint count_every_put):
     """Add an entry to an index file and update its header; False if the file is full."""
-    cdef int64_t first_entry = INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE
+    cdef int64_t slots = to_i64(slots_), entries = to_i64(entries_)
+    cdef int32_t hash_ = to_i32(hash__)
+    cdef int64_t physical_offset = to_i64(physical_offset_)
+    cdef int64_t store_timestamp = to_i64(store_timestamp_)
     cdef int64_t length = buffer.shape[0]
+    cdef int64_t first_entry = entries_start(slots, length)
     cdef int64_t begin, diff
     cdef int32_t count, previous
     cdef uint8_t* data = &buffer[0] if length else NULL
     cdef uint8_t* slot
     cdef uint8_t* entry
-    if slots <= 0 or entries < 0 or length < first_entry + entries * INDEX_ENTRY_SIZE:
+    if first_entry < 0 or entries < 0 or entries > (length - first_entry) // INDEX_ENTRY_SIZE:
         raise ValueError(f"{length} bytes do not hold {slots} slots and {entries} entries")
     begin = rl_load64(data)
     count = rl_load32(data + 36)
@@ -794,29 +812,41 @@ def index_put(uint8_t[::1] buffer not None, int64_t slots, int64_t entries, int3
     return True
 
 
+cdef inline int64_t entries_start(int64_t slots, int64_t length) noexcept nogil:
+    """Return where entry 0 of an index file would lie; -1 if the slots do not fit into it."""
+    if slots <= 0 or length < INDEX_HEADER_SIZE:
+        return -1
+    if slots > (length - INDEX_HEADER_SIZE) // INDEX_SLOT_SIZE:
+        return -1
+    return INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE
+
+
 cdef inline int64_t floor_mod(int64_t value, int64_t by) noexcept nogil:
     cdef int64_t rest = value % by
     return rest + by if rest < 0 else rest
 
 
-def index_lookup(const uint8_t[::1] buffer not None, int64_t slots, int32_t hash_, int64_t begin,
-                 int64_t end, int64_t limit):
+def index_lookup(const uint8_t[::1] buffer not None, slots_, hash__, begin_, end_, limit_):
     """Return the physical offsets of entries with this hash and a time in range, newest first."""
-    cdef int64_t first_entry = INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE
+    cdef int64_t slots = to_i64(slots_)
+    cdef int32_t hash_ = to_i32(hash__)
+    cdef int64_t begin = to_i64(begin_), end = to_i64(end_), limit = to_i64(limit_)
     cdef int64_t length = buffer.shape[0]
+    cdef int64_t first_entry = entries_start(slots, length)
+    cdef int64_t steps_max = (length - first_entry) // INDEX_ENTRY_SIZE
     cdef int64_t file_begin, time, steps = 0, entry_at
     cdef int32_t count, entry, diff, previous
     cdef const uint8_t* data = &buffer[0] if length else NULL
     cdef const uint8_t* p
     cdef list found = []
-    if slots <= 0 or length < first_entry:
+    if first_entry < 0:
         return found
     file_begin = rl_load64(data)
     count = rl_load32(data + 36)
     if count < 1:
         count = 1
     entry = rl_load32(data + INDEX_HEADER_SIZE + floor_mod(hash_, slots) * INDEX_SLOT_SIZE)
-    while 0 < entry <= count and steps <= count and len(found) < limit:
+    while 0 < entry <= count and steps < steps_max and len(found) < limit:
         entry_at = first_entry + <int64_t>entry * INDEX_ENTRY_SIZE
         if entry_at + INDEX_ENTRY_SIZE > length:
             break

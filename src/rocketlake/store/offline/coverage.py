@@ -49,12 +49,18 @@ def cover(
 
 def _range(files: list[IndexView], i: int, log_min: int, log_end: int) -> tuple[int, int]:
     """Return the part of the log that one file speaks of."""
-    begin = files[i].header.begin_physical_offset
-    end = files[i + 1].header.begin_physical_offset if i + 1 < len(files) else log_end
-    return max(begin, log_min), max(min(end, log_end), log_min)
+    before = files[i - 1].header.end_physical_offset if i else log_min
+    after = files[i + 1].header.begin_physical_offset if i + 1 < len(files) else log_end
+    begin = min(files[i].header.begin_physical_offset, before)
+    return _within(begin, log_min, log_end, log_min), _within(after, log_min, log_end, log_end)
+
+
+def _within(offset: int, log_min: int, log_end: int, otherwise: int) -> int:
+    """Return an offset of the log; another if a damaged header names none."""
+    return offset if log_min <= offset <= log_end else otherwise
 
 
 def _tail_start(files: list[IndexView], dispatched: int, log_min: int) -> int:
     """Return where the part begins that may not have reached the index yet."""
-    indexed = files[-1].header.end_physical_offset
+    indexed = _within(files[-1].header.end_physical_offset, log_min, dispatched, log_min)
     return max(indexed, dispatched - _RACE, log_min) if dispatched >= 0 else log_min

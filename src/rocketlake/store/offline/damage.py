@@ -17,9 +17,12 @@ _REASONS = {
 }
 
 
+_KNOWN = frozenset(_REASONS)
+
+
 def reason_text(reason: int) -> str:
     """Say in words why a scan stopped or a record is bad."""
-    return _REASONS.get(StopReason(reason), "unreadable")
+    return _REASONS[StopReason(reason)] if reason in _KNOWN else "unreadable"
 
 
 class Finding(Struct, frozen=True):

@@ -16,7 +16,7 @@ from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model.flags import TransactionType, transaction_type
 from rocketlake.model.message import StoredMessage
 from rocketlake.store.offline.damage import Damage, reason_text
-from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
+from rocketlake.store.offline.log import MISSING, WINDOW, Chunk, LogView, Readers
 
 _PROVE_MAX = 512 << 20  # beyond this a file of unknown shape is not read whole
 _EVER = 1 << 62
@@ -52,17 +52,23 @@ class IndexView:
         self.slots = self._prove(slots)
 
     def _prove(self, given: int | None) -> int | None:
-        """Take the slot count that was given, the default one, or that of the chains."""
-        for slots in (given, layout.DEFAULT_INDEX_SLOTS):
-            if slots is not None and index_format.entries_for(self.size, slots) is not None:
-                is_default = self.size == index_format.file_size(
-                    layout.DEFAULT_INDEX_SLOTS, layout.DEFAULT_INDEX_ENTRIES
-                )
-                if slots == given or is_default:
-                    return slots
+        """Take the slot count of the chains, the default one, or the one that was given."""
+        is_default = self.size == index_format.file_size(
+            layout.DEFAULT_INDEX_SLOTS, layout.DEFAULT_INDEX_ENTRIES
+        )
+        if is_default and given in (None, layout.DEFAULT_INDEX_SLOTS):
+            return self._if_it_fits(layout.DEFAULT_INDEX_SLOTS)
         if self.size > _PROVE_MAX:
-            return None
-        return index_format.find_slots(self._readers.read(self.path, 0, self.size))
+            return self._if_it_fits(given)
+        data = self._readers.read(self.path, 0, self.size)
+        if given is not None and index_format.prove_slots(data, given):
+            return given
+        # Why: chains that prove another count overrule the option; broken chains prove nothing.
+        return index_format.find_slots(data) or self._if_it_fits(given)
+
+    def _if_it_fits(self, slots: int | None) -> int | None:
+        room = index_format.entries_for(self.size, slots) if slots is not None else None
+        return slots if room is not None and self.header.entry_count <= room else None
 
     def offsets(self, hash_: int, damage: Damage) -> Iterator[int]:
         """Yield the physical offsets of a hash, newest first."""
@@ -110,26 +116,25 @@ class KeySearch:
         for start, end in sorted(coverage.scans, reverse=True):
             for message in self._scan(query, start, end, progress):
                 found[message.physical_offset] = message
-        for file in reversed(coverage.files):
-            if len(found) >= query.limit:
+        for file in reversed(coverage.files if query.topic is not None else []):
+            newer = sum(offset > file.header.end_physical_offset for offset in found)
+            if newer >= query.limit:
                 break
-            if query.topic is None:
-                continue
-            hash_ = index_format.key_hash(query.topic, query.key)
-            self._verify(query, file, hash_, found)
+            self._verify(query, file, found)
         newest = sorted(found)[-query.limit :] if query.limit > 0 else []
         return [found[offset] for offset in newest]
 
-    def _verify(
-        self, query: KeyQuery, file: IndexView, hash_: int, found: dict[int, StoredMessage]
-    ) -> None:
-        for offset in file.offsets(hash_, self._damage):
-            if offset in found:
-                continue
-            message = self.message_at(offset)
+    def _verify(self, query: KeyQuery, file: IndexView, found: dict[int, StoredMessage]) -> None:
+        """Look at the records an index file names, newest first, until there are enough."""
+        count = 0
+        for offset in file.offsets(
+            index_format.key_hash(query.topic or "", query.key), self._damage
+        ):
+            message = found.get(offset) or self.message_at(offset)
             if message is not None and query.wants(message):
+                count += offset not in found
                 found[offset] = message
-                if len(found) >= query.limit:
+                if count >= query.limit:
                     return
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -150,6 +155,8 @@ class KeySearch:
     ) -> Iterator[StoredMessage]:
         """Look at every record of a part of the log that holds the bytes of the key."""
         key = query.key.encode("utf-8", "surrogateescape")
+        # The record at the very end may have some of its keys in the part before.
+        end += max(min(int.from_bytes(self._log.read(end, 4), "big", signed=True), WINDOW), 0)
         for step in self._log.walk(start, end, checks=self._checks):
             if not isinstance(step, Chunk):
                 path, position = step.file.path, step.file_position

@@ -224,9 +224,7 @@ class LogView:
         magic = int.from_bytes(head[4:8], "big", signed=True)
         if magic == layout.MAGIC_BLANK:
             return following
-        at = layout.RECORD_PHYSICAL_OFFSET_AT
-        in_place = int.from_bytes(head[at : at + 8], "big", signed=True) == following
-        return following if magic in (layout.MAGIC_V1, layout.MAGIC_V2) and in_place else None
+        return following if is_record_at(head, following) else None
 
     def first_timestamp(self, file: OffsetFile) -> int | None:
         """Return the store time of the record a file begins with; None if none does."""
@@ -244,15 +242,40 @@ class LogView:
     ) -> tuple[RecordColumns, npt.NDArray[np.uint8]]:
         """Parse the records at these offsets; return a row and a reason (0: good) for each.
 
-        Reason `MISSING` says that no file holds the record any more.
+        Reason `MISSING` says that no file holds the record (any more). Offsets and sizes may be
+        garbage.
         """
+        reasons = np.full(len(offsets), _MISSING, np.uint8)
+        files = np.searchsorted(np.array(self._bases, np.int64), offsets, side="right") - 1
+        rooms = np.array([self._room(i) for i in range(len(self.files))] or [0], np.int64)
+        bases = np.array(self._bases or [0], np.int64)
+        held = (files >= 0) & (offsets - bases[files] < rooms[files])
+        reasons[held & (sizes <= 0)] = StopReason.BAD_SIZE
+        reasons[held & (sizes > 0)] = StopReason.TORN
+        inside = held & (sizes > 0)
+        inside &= sizes <= rooms[files] - (offsets - bases[files])
+        wanted = np.flatnonzero(inside)
+        columns, found = self._gather_held(offsets[wanted], sizes[wanted], files[wanted], checks)
+        rows = np.zeros(len(offsets), ROW_DTYPE)
+        rows[wanted] = columns.rows
+        reasons[wanted] = found
+        return RecordColumns(columns.buffer, rows), reasons
+
+    def _gather_held(
+        self,
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        files: npt.NDArray[np.int64],
+        checks: int,
+    ) -> tuple[RecordColumns, npt.NDArray[np.uint8]]:
+        """Parse records that lie wholly in their files, as far as these were listed."""
         places = np.zeros((len(offsets), 3), np.int64)
         places[:, 1] = sizes
         places[:, 2] = offsets
         parts: list[bytes] = []
         length = 0
         missing = np.zeros(len(offsets), np.bool_)
-        for first, last in self._runs(offsets, sizes):
+        for first, last in _runs(offsets, sizes, files):
             begin = int(offsets[first])
             data = self.read(begin, int(offsets[last - 1] + sizes[last - 1]) - begin)
             missing[first:last] = not data
@@ -267,25 +290,6 @@ class LogView:
         reasons[missing] = _MISSING
         return columns, reasons
 
-    def _runs(
-        self, offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[int, int]]:
-        """Cut records into runs that one read brings: close together, in one file, not large."""
-        if not len(offsets):
-            return
-        ends = offsets + sizes
-        gaps = offsets[1:] - ends[:-1]
-        files = np.searchsorted(np.array(self._bases, np.int64), offsets, side="right")
-        apart = (gaps < 0) | (gaps > _GAP_MAX) | (files[1:] != files[:-1])
-        cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(offsets)]
-        for first, last in pairwise(cuts):
-            start = first
-            while start < last:
-                within = np.searchsorted(ends[start:last], int(offsets[start]) + WINDOW, "right")
-                stop = min(max(start + int(within), start + 1), last)
-                yield start, stop
-                start = stop
-
     def describe(self, physical_offset: int) -> tuple[object, int]:
         """Return path and file position of an offset, for a report."""
         file = self.file_at(physical_offset)
@@ -295,6 +299,33 @@ class LogView:
 
 
 MISSING = _MISSING
+
+
+def _runs(
+    offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], files: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, int]]:
+    """Cut records into runs that one read brings: close together, in one file, not large."""
+    if not len(offsets):
+        return
+    ends = offsets + sizes
+    gaps = offsets[1:] - ends[:-1]
+    apart = (gaps < 0) | (gaps > _GAP_MAX) | (files[1:] != files[:-1])
+    cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(offsets)]
+    for first, last in pairwise(cuts):
+        start = first
+        while start < last:
+            within = np.searchsorted(ends[start:last], int(offsets[start]) + WINDOW, "right")
+            stop = min(max(start + int(within), start + 1), last)
+            yield start, stop
+            start = stop
+
+
+def is_record_at(head: bytes, physical_offset: int) -> bool:
+    """Tell whether bytes begin like the record of this offset."""
+    magic = int.from_bytes(head[4:8], "big", signed=True)
+    at = layout.RECORD_PHYSICAL_OFFSET_AT
+    in_place = int.from_bytes(head[at : at + 8], "big", signed=True) == physical_offset
+    return len(head) >= at + 8 and in_place and magic in (layout.MAGIC_V1, layout.MAGIC_V2)
 
 
 def store_timestamp(head: bytes) -> int | None:

@@ -55,6 +55,10 @@ def _log(store: OfflineStore, advance: Callable[[int], None]) -> Account:
         position = 0
         for chunk in _chunks_of(store, file):
             for message in chunk.columns.messages():
+                skipped = message.physical_offset - file.base_offset - position
+                if skipped:
+                    unexplained += skipped
+                    detail = detail or f"first: {file.path.name} at {position}"
                 at = message.physical_offset - chunk.base_offset
                 written = bytes(chunk.columns.buffer[at : at + message.store_size])
                 records += 1

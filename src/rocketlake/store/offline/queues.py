@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout, queue_unit
+from rocketlake.format.names import offset_name
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.log import Readers
@@ -110,8 +111,11 @@ class QueueView:
 
     # --- finding the end -----------------------------------------------------------------------
 
-    def load(self, damage: Damage) -> None:
-        """Find the last valid unit, looking from the third file from the end on."""
+    def load(self, damage: Damage, *, is_clean: bool = False) -> None:
+        """Find the last valid unit, looking from the third file from the end on.
+
+        After a clean stop nothing but zeros may lie behind it.
+        """
         index = max(len(self.files) - 3, 0)
         self.end_index = self.first_index
         for file in self.files[index:]:
@@ -121,9 +125,16 @@ class QueueView:
             self._note_shape(file, damage)
             count = self._valid_units(file)
             self.end_index = first + count
+            if is_clean:
+                self._note_end(file, count, damage)
             if count < self.file_size // self.kind.unit_size:
                 break
         self._find_max_physical()
+
+    def _note_end(self, file: OffsetFile, count: int, damage: Damage) -> None:
+        position = count * self.kind.unit_size
+        if any(self._readers.read(file.path, position, self.kind.unit_size)):
+            damage.report(file.path, position, f"no valid unit; {self.key} is cut here")
 
     def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
         if file.size % self.kind.unit_size and file.size != self.file_size:
@@ -147,10 +158,13 @@ class QueueView:
         if self.end_index > self.first_index:
             last = self._disk_units(self.end_index - 1, 1)
             if len(last) and not _is_prefill(last)[0]:
-                self.max_physical_offset = int(last["physical_offset"][0] + last["size"][0])
+                self.max_physical_offset = int(last["physical_offset"][0]) + int(last["size"][0])
 
-    def cut(self, log_end: int) -> int:
-        """Leave out units that point behind the end of the log; return how many."""
+    def cut(self, log_end: int, damage: Damage | None = None) -> int:
+        """Leave out units that point behind the end of the log; return how many.
+
+        After a clean stop there are none: then `damage` is told.
+        """
         low, high = self.first_index, self.end_index
         while low < high:
             middle = (low + high) // 2
@@ -160,6 +174,11 @@ class QueueView:
             else:
                 low = middle + 1
         dropped = self.end_index - low
+        if dropped and damage is not None:
+            first = low // self.file_units() * self.file_units()
+            path = self.files[0].path.with_name(offset_name(first * self.kind.unit_size))
+            text = f"{dropped} units of {self.key} point behind the end of the log"
+            damage.report(path, (low - first) * self.kind.unit_size, text)
         self.end_index = low
         self._find_max_physical()
         return dropped
@@ -199,7 +218,9 @@ class QueueView:
         while low < high:
             middle = (low + high) // 2
             unit = self.units(middle, 1)
-            if len(unit) and (_is_prefill(unit)[0] or int(unit["physical_offset"][0]) < log_min):
+            # A damaged unit may hold any number: only a real offset says that it expired.
+            gone = len(unit) and 0 <= int(unit["physical_offset"][0]) < log_min
+            if len(unit) and (_is_prefill(unit)[0] or gone):
                 low = middle + 1
             else:
                 high = middle
@@ -245,7 +266,9 @@ class QueueView:
                 high = middle
         return low
 
-    def iterate(self, from_offset: int, to_offset: int, batch: int = BATCH) -> Iterator[Places]:
+    def iterate(
+        self, from_offset: int, to_offset: int, damage: Damage, batch: int = BATCH
+    ) -> Iterator[Places]:
         """Yield units from a queue offset on, up to but without another; pre-fill left out."""
         index = self.index_of(max(from_offset, self.min_offset))
         end = self.first_index + self.total
@@ -253,7 +276,7 @@ class QueueView:
             found = self.units(index, batch)
             if not len(found):
                 # The file is gone: go on with the next one.
-                index = self._next_file(index)
+                index = self._pass_over(index, damage)
                 continue
             index += len(found)
             inside = found[~_is_prefill(found) & (found["queue_offset"] < to_offset)]
@@ -266,8 +289,19 @@ class QueueView:
         """Return how many units a file has room for."""
         return self.file_size // self.kind.unit_size
 
-    def _next_file(self, index: int) -> int:
-        return (index // self.file_units() + 1) * self.file_units()
+    def _pass_over(self, index: int, damage: Damage) -> int:
+        """Return where the units go on behind a file that cannot be read, and say so."""
+        if index >= self.end_index:
+            return self.first_index + self.total
+        first = index // self.file_units() * self.file_units()
+        base_offset = first * self.kind.unit_size
+        file = next((f for f in self.files if f.base_offset >= base_offset), self.files[-1])
+        if file.base_offset == base_offset:
+            position = (index - first) * self.kind.unit_size
+            damage.report(file.path, position, f"units of {self.key} from {index} on are gone")
+        else:
+            damage.report(file.path, 0, f"the queue's file for {first} is missing")
+        return min(first + self.file_units(), self.end_index)
 
     def _disk_units(self, index: int, count: int) -> npt.NDArray[np.void]:
         number = index // self.file_units()

@@ -40,6 +40,11 @@ class Tail(Struct, frozen=True):
     started_at: int
     stop: Stop | None
 
+    @property
+    def stop_is_ordinary(self) -> bool:
+        """Tell whether nothing bad ended the log."""
+        return self.stop is None or self.stop.reason in _ORDINARY_ENDS
+
 
 def checks_for(options: ReadOptions) -> Check:
     """Return what a record must pass to be taken as good."""
@@ -121,7 +126,7 @@ def records_behind(log: LogView, tail: Tail) -> int | None:
     A torn end has none. One with a good checksum that claims the very place where it lies was
     written there, and is lost by the cut.
     """
-    if tail.stop is None or tail.stop.reason in _ORDINARY_ENDS:
+    if tail.stop_is_ordinary:
         return None
     for file in log.files:
         if file.base_offset + file.size > tail.end_offset:
@@ -216,21 +221,28 @@ class Debts:
         count = _number(properties.get(names.INNER_NUM), 1) if is_batch else 1
         base = _number(properties.get(names.INNER_BASE), message.queue_offset)
         offset = base if is_batch else message.queue_offset
-        self._owe(QueueKey(message.topic, message.queue_id), place, offset, count)
+        key = QueueKey(message.topic, message.queue_id)
+        self._owe(key, place, (offset, count), is_batch=is_batch)
         multi = properties.get(names.MULTI_DISPATCH)
         if multi and not is_batch:
             offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
             for name, text in zip(multi.split(names.MULTI_SEPARATOR), offsets, strict=False):
-                self._owe(QueueKey(name, 0), place, _number(text, -1), 1)
+                self._owe(QueueKey(name, 0), place, (_number(text, -1), 1), is_batch=False)
 
     def _owe(
-        self, key: QueueKey, place: tuple[int, int, int], queue_offset: int, count: int
+        self,
+        key: QueueKey,
+        place: tuple[int, int, int],
+        numbers: tuple[int, int],
+        *,
+        is_batch: bool,
     ) -> None:
+        queue_offset, count = numbers
         queue = self._queues.get(key)
         if queue is None:
             if queue_offset < 0 or key.queue_id < 0:
                 return
-            queue = self._queues[key] = self._make(key, count > 1)
+            queue = self._queues[key] = self._make(key, is_batch)
             queue.first_index = queue.end_index = queue_offset
             self._next[key] = queue_offset
         if place[0] + place[1] <= queue.max_physical_offset:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from rocketlake.store.offline.log import LogView, store_timestamp
+from rocketlake.store.offline.log import LogView, is_record_at, store_timestamp
 from rocketlake.store.offline.queues import QueueView
 
 _HEAD_SIZE = 80
@@ -35,6 +35,8 @@ class TimeLookup:
     def __init__(self, log: LogView, queue: QueueView) -> None:
         self._log = log
         self._queue = queue
+        self.is_sure = True
+        """False once a record that was looked at could not be read: the answer may be off."""
 
     def bound(self, timestamp: int, boundary: Boundary) -> int:
         """Return the offset 5.1.1 and later give, within the queue's bounds."""
@@ -185,7 +187,10 @@ class TimeLookup:
         physical_offset = self._physical(index)
         if physical_offset < self._log.min_offset:
             return None
-        return store_timestamp(self._log.read(physical_offset, _HEAD_SIZE))
+        head = self._log.read(physical_offset, _HEAD_SIZE)
+        time = store_timestamp(head) if is_record_at(head, physical_offset) else None
+        self.is_sure = self.is_sure and time is not None
+        return time
 
 
 def _nearer(

@@ -105,8 +105,10 @@ class OfflineStore:
 
     @cached_property
     def tail(self) -> tail_rules.Tail:
-        """Where the log ends."""
-        return tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
+        """Where the log ends; good records behind that end are damage."""
+        found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
+        tail_rules.report_cut(self.log, found, self.damage)
+        return found
 
     def bytes_to_walk(self) -> int:
         """Return how many bytes of the log must be read to find its end, at most."""
@@ -149,7 +151,7 @@ class OfflineStore:
                 if not files and key in found:
                     continue
                 view = QueueView(key, kind, self._readers, files, file_size=file_size)
-                view.load(self.damage)
+                view.load(self.damage, is_clean=self.traits.is_clean)
                 found[key] = view
         return found
 
@@ -157,17 +159,18 @@ class OfflineStore:
     def _dispatched(self) -> int:
         """How far into the log the queues reach; -1 if there are none."""
         ends = (queue.max_physical_offset for queue in self._disk_queues.values())
-        return max(ends, default=-1)
+        # A unit that points behind the last file is garbage and says nothing.
+        return max((end for end in ends if end <= self.log.limit), default=-1)
 
     @cached_property
     def queues(self) -> dict[QueueKey, QueueView]:
         """Every queue by topic and number, as recovery would leave it."""
         dispatched, tail = self._dispatched, self.tail
-        tail_rules.report_cut(self.log, tail, self.damage)
         queues = self._disk_queues
+        told = self.damage if self.traits.is_clean and tail.stop_is_ordinary else None
         for queue in queues.values():
             if queue.max_physical_offset > tail.end_offset:
-                queue.cut(tail.end_offset)
+                queue.cut(tail.end_offset, told)
         begin = dispatched if self.traits.is_clean else self.log.min_offset
         if begin >= tail.end_offset:
             pass  # a clean stop leaves nothing to dispatch
@@ -200,18 +203,15 @@ class OfflineStore:
         queue = self.queues.get(key)
         if queue is None:
             return
-        for places in queue.iterate(from_offset, to_offset):
+        for places in queue.iterate(from_offset, to_offset, self.damage):
             batch = self.read(key, places)
             if len(batch.columns):
                 yield batch
 
     def read(self, key: QueueKey, places: Places) -> Batch:
         """Read the records that units point to."""
-        offsets, sizes = places["physical_offset"], places["size"]
-        # Why: a damaged unit may claim any size; the log's files say how much there can be.
-        sizes = np.minimum(sizes, self.log.file_size)
         columns, reasons = self.log.gather(
-            offsets.astype(np.int64), sizes.astype(np.int64), checks=self.checks
+            places["physical_offset"].copy(), places["size"].copy(), checks=self.checks
         )
         good = reasons == 0
         if not good.all():
@@ -223,7 +223,7 @@ class OfflineStore:
     def _report_units(self, key: QueueKey, places: Places, reasons: npt.NDArray[np.uint8]) -> None:
         for index in np.flatnonzero(reasons).tolist():
             offset, reason = int(places["physical_offset"][index]), int(reasons[index])
-            if offset < self.log.min_offset:
+            if 0 <= offset < self.log.min_offset:
                 continue  # expired, and no damage
             path, position = self.log.describe(offset)
             text = "no file holds the record" if reason == MISSING else reason_text(reason)
@@ -269,6 +269,19 @@ class OfflineStore:
             KeyError: there is no such queue.
         """
         return TimeLookup(self.log, self.queues[key]).bound(timestamp, boundary)
+
+    def offsets_of_time(self, key: QueueKey, begin: int | None, end: int | None) -> tuple[int, int]:
+        """Return a range of queue offsets that surely holds what was stored in a time range.
+
+        In a batch queue, or where a record that was looked at is damaged, that is the whole queue.
+        """
+        queue = self.queues[key]
+        lookup = TimeLookup(self.log, queue)
+        first = lookup.bound(begin, Boundary.LOWER) if begin is not None else queue.min_offset
+        last = lookup.bound(end, Boundary.UPPER) + 1 if end is not None else queue.max_offset
+        if queue.kind.is_batch or not lookup.is_sure:
+            return queue.min_offset, queue.max_offset
+        return first, last
 
     def nearest_offset_by_time(self, key: QueueKey, timestamp: int) -> int:
         """Return the queue offset for a store time, by the rules of 4.x.

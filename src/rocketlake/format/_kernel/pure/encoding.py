@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.codes import StopReason
+from rocketlake.format._kernel.pure.numbers import i32, i64
 from rocketlake.format._kernel.pure.properties import message_properties
 from rocketlake.format._kernel.pure.scanning import crc31, crc_digits, fields, probe
 
@@ -51,14 +52,9 @@ def encode(
     if size > layout.MAX_I32:
         raise ValueError(f"record of {size} bytes is larger than the format allows")
     magic = layout.MAGIC_V1 if version == 1 else layout.MAGIC_V2
-    try:
-        head = _HEAD.pack(
-            *(size, magic, crc31(body), queue_id, flag, 0, 0, sys_flag, born_timestamp)
-        )
-        middle = _RECONSUME_PREPARED.pack(reconsume_times, prepared_transaction_offset)
-    except struct.error:
-        raise ValueError("a number does not fit into its field of the record") from None
-    record = bytearray(head)
+    numbers = (i32(queue_id), i32(flag), 0, 0, i32(sys_flag), i64(born_timestamp))
+    middle = _RECONSUME_PREPARED.pack(i32(reconsume_times), i64(prepared_transaction_offset))
+    record = bytearray(_HEAD.pack(size, magic, crc31(body), *numbers))
     record += born_host
     record += bytes(8)  # store_timestamp
     record += store_host
@@ -121,12 +117,16 @@ def encode_batch(
     Raises:
         ValueError: a field does not fit into the format.
     """
+    sys_flag = _host_flags(sys_flag, born_host, store_host)
+    _check_lengths(topic, b"", b"", version)
+    queue_id, sys_flag, born_timestamp = i32(queue_id), i32(sys_flag), i64(born_timestamp)
     records = bytearray()
     sizes = []
     for message in messages:
+        body = bytes(message.body)
         properties = message_properties(message, trailing)
         record = encode(
-            *(topic, message.body, properties, queue_id, message.flag, sys_flag, born_timestamp),
+            *(topic, body, properties, queue_id, message.flag, sys_flag, born_timestamp),
             *(born_host, store_host, 0, 0, version, reserve_crc),
         )
         records += record
@@ -147,6 +147,8 @@ def seal(
     Raises:
         ValueError: no whole record lies at the position.
     """
+    position, queue_offset = i64(position), i64(queue_offset)
+    physical_offset, store_timestamp = i64(physical_offset), i64(store_timestamp)
     view = memoryview(record).cast("B")
     reason = probe(view, position, len(view)) if position >= 0 else StopReason.TORN
     row = fields(view, position) if reason == StopReason.OK else None

@@ -4,6 +4,7 @@ import struct
 from typing import Any
 
 from rocketlake.format import layout
+from rocketlake.format._kernel.pure.numbers import i32, i64, wrap_i64
 from rocketlake.model.hashes import wrap_int
 
 Buffer = bytes | bytearray | memoryview
@@ -29,6 +30,8 @@ def index_put(
     Raises:
         ValueError: the buffer is smaller than its slots and entries.
     """
+    slots, entries, hash_ = i64(slots), i64(entries), i32(hash_)
+    physical_offset, store_timestamp = i64(physical_offset), i64(store_timestamp)
     view = memoryview(buffer).cast("B")
     first_entry = layout.INDEX_HEADER_SIZE + slots * layout.INDEX_SLOT_SIZE
     if slots <= 0 or entries < 0 or len(view) < first_entry + entries * layout.INDEX_ENTRY_SIZE:
@@ -57,7 +60,7 @@ def index_put(
 
 def _index_diff(store_timestamp: int, begin: int) -> int:
     """Return whole seconds since the file's begin; Java divides toward zero."""
-    diff = _low_i64(store_timestamp - begin)
+    diff = wrap_i64(store_timestamp - begin)
     if begin <= 0 or diff < 0:
         return 0
     return min(diff // 1000, layout.MAX_I32)
@@ -67,6 +70,7 @@ def index_lookup(
     buffer: Buffer, slots: int, hash_: int, begin: int, end: int, limit: int
 ) -> list[int]:
     """Return the physical offsets of entries with this hash and a time in range, newest first."""
+    slots, hash_, begin, end, limit = i64(slots), i32(hash_), i64(begin), i64(end), i64(limit)
     view = memoryview(buffer)
     first_entry = layout.INDEX_HEADER_SIZE + slots * layout.INDEX_SLOT_SIZE
     if slots <= 0 or len(view) < first_entry:
@@ -77,14 +81,15 @@ def index_lookup(
     (entry,) = _I32.unpack_from(view, slot_at)
     found: list[int] = []
     steps = 0
-    while 0 < entry <= count and steps <= count and len(found) < limit:
+    steps_max = (len(view) - first_entry) // layout.INDEX_ENTRY_SIZE  # a chain may be a circle
+    while 0 < entry <= count and steps < steps_max and len(found) < limit:
         entry_at = first_entry + entry * layout.INDEX_ENTRY_SIZE
         if entry_at + layout.INDEX_ENTRY_SIZE > len(view):
             break
         entry_hash, physical_offset, diff, previous = _INDEX_ENTRY.unpack_from(view, entry_at)
         if diff < 0:
             break
-        time = _low_i64(file_begin + diff * 1000)
+        time = wrap_i64(file_begin + diff * 1000)
         if entry_hash == hash_ and begin <= time <= end:
             found.append(physical_offset)
         if previous == entry or time < begin:
@@ -92,9 +97,3 @@ def index_lookup(
         entry = previous
         steps += 1
     return found
-
-
-def _low_i64(value: int) -> int:
-    """Wrap as Java's long does."""
-    low = value & 0xFFFFFFFFFFFFFFFF
-    return low - 0x10000000000000000 if low > layout.MAX_I64 else low

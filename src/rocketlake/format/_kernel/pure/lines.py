@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 from rocketlake.format import layout
+from rocketlake.format._kernel.pure.numbers import numbers
 from rocketlake.format._kernel.pure.properties import decode_properties
 from rocketlake.model.endpoint import host_text
 
@@ -24,7 +25,7 @@ def json_lines(buffer: Buffer, rows: Any, tags_codes: Any, with_body: bool) -> b
     """
     data = bytes(buffer)
     table = memoryview(rows).cast("B")
-    codes = memoryview(tags_codes).cast("B").cast("q")
+    codes = numbers(tags_codes, "q", 8)
     out = []
     for i in range(min(len(table) // layout.ROW_SIZE, len(codes))):
         row = _ROW.unpack_from(table, i * layout.ROW_SIZE)

@@ -21,16 +21,15 @@ def encode_properties(
     for name, value in properties.items():
         if value is None:
             continue
-        if not name:
+        data = name.encode()
+        if not data:
             raise ValueError("a property without a name")
-        for text in (name, value):
-            if "\x01" in text or "\x02" in text:
-                raise ValueError(f"property {name!r} holds a separator character")
-        parts.append(f"{name}\x01{value}")
-    text = "\x02".join(parts)
-    if parts and trailing:
-        text += "\x02"
-    return text.encode()
+        data += b"\x01" + value.encode()
+        if data.count(b"\x01") > 1 or b"\x02" in data:
+            raise ValueError(f"property {name!r} holds a separator character")
+        parts.append(data)
+    data = b"\x02".join(parts)
+    return data + b"\x02" if parts and trailing else data
 
 
 def message_properties(message: Any, trailing: bool) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.codes import Check, StopReason
+from rocketlake.format._kernel.pure.numbers import i64, numbers, wrap_i64
 
 Buffer = bytes | bytearray | memoryview
 
@@ -40,6 +41,7 @@ def scan(
     the scan also ends, with reason OK, when it has no room for another row. The position is that
     of the first byte not parsed.
     """
+    start, end, base_offset = i64(start), i64(end), i64(base_offset)
     if start < 0:
         raise ValueError(f"a scan starts at 0 or later, not at {start}")
     view = memoryview(buffer)
@@ -50,10 +52,10 @@ def scan(
     for count in range(capacity):
         reason, row = _parse(view, position, end, base_offset, checks)
         if reason != StopReason.OK:
-            return count, reason, position
+            return count, int(reason), position
         _ROW.pack_into(out, count * layout.ROW_SIZE, *row)
         position += row[9]
-    return capacity, StopReason.OK, position
+    return capacity, int(StopReason.OK), position
 
 
 def scan_at(buffer: Buffer, places: Any, checks: int, rows: Any, reasons: Any) -> int:
@@ -64,7 +66,7 @@ def scan_at(buffer: Buffer, places: Any, checks: int, rows: Any, reasons: Any) -
     A record whose size is not the claimed one is BAD_SIZE.
     """
     view = memoryview(buffer)
-    wanted = memoryview(places).cast("B").cast("q")
+    wanted = numbers(places, "q", 8)
     out = memoryview(rows).cast("B")
     why = memoryview(reasons).cast("B")
     good = 0
@@ -104,7 +106,7 @@ def _parse(
     row = fields(view, position)
     if row is None:
         return StopReason.BAD_SIZE, _NO_ROW
-    if checks & Check.OFFSET and row[1] != base_offset + position:
+    if checks & Check.OFFSET and row[1] != wrap_i64(base_offset + position):
         return StopReason.BAD_OFFSET, _NO_ROW
     if not _checksums_hold(view, row, checks):
         return StopReason.BAD_CRC, _NO_ROW
@@ -203,13 +205,13 @@ def intern_topics(buffer: Buffer, rows: Any, count: int, codes: Any) -> list[byt
     """Number the distinct topics of scanned rows; write each row's number as a native i32."""
     view = memoryview(buffer)
     table = memoryview(rows).cast("B")
-    out = memoryview(codes).cast("B").cast("i")
-    numbers: dict[bytes, int] = {}
+    out = numbers(codes, "i", 4)
+    found: dict[bytes, int] = {}
     for i in range(min(count, len(out), len(table) // layout.ROW_SIZE)):
         row = _ROW.unpack_from(table, i * layout.ROW_SIZE)
         topic = bytes(view[row[7] : row[7] + row[16]]) if _within(row[7], row[16], view) else b""
-        out[i] = numbers.setdefault(topic, len(numbers))
-    return list(numbers)
+        out[i] = found.setdefault(topic, len(found))
+    return list(found)
 
 
 def _within(position: int, size: int, view: memoryview) -> bool:

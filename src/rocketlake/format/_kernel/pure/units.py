@@ -4,6 +4,7 @@ import struct
 from typing import Any
 
 from rocketlake.format import layout
+from rocketlake.format._kernel.pure.numbers import numbers
 from rocketlake.model.hashes import wrap_int
 
 Buffer = bytes | bytearray | memoryview
@@ -17,7 +18,7 @@ def filter_units(buffer: Buffer, hashes: Any, keep: Any) -> int:
     A unit with an extension address is kept: its code is elsewhere. `keep` has a byte per unit.
     """
     view = memoryview(buffer)
-    wanted = set(memoryview(hashes).cast("B").cast("i"))
+    wanted = set(numbers(hashes, "i", 4))
     out = memoryview(keep).cast("B")
     kept = 0
     for i in range(min(len(view) // layout.UNIT_SIZE, len(out))):

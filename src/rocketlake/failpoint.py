@@ -1,0 +1,98 @@
+"""Named crash points, off unless a test switches one on.
+
+1. Points stand in pairs around each durable step: `<step>.before` and `<step>.after`.
+2. All of them are in `POINTS`, so that a test can go through every one; a new step is added there.
+3. What is off costs a look at one empty dictionary.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+Action: TypeAlias = Callable[[], object]
+
+STEPS: Final = (
+    "create",  # a file of the log, a queue or the index comes into being
+    "roll",  # a new last file is published
+    "commit",  # private buffer -> page cache
+    "flush",  # page cache -> disk
+    "truncate",  # what lies behind the end is taken away
+    "delete",  # a file is removed
+    "checkpoint",  # the page of the last known good is written
+    "table",  # a JSON table takes the place of the old one
+    "backup",  # the old table becomes the copy
+    "abort",  # the mark of a running store is set
+    "unabort",  # and taken away
+)
+POINTS: Final = tuple(f"{step}.{when}" for step in STEPS for when in ("before", "after"))
+
+
+class _Trap(Struct):
+    """What a point does, and how many hits it lets pass first."""
+
+    action: Action
+    passes: int
+
+
+_traps: dict[str, _Trap] = {}
+_guard = threading.Lock()
+
+
+def hit(name: str) -> None:
+    """Do what a test has switched on for this point; nothing otherwise."""
+    if _traps:
+        _spring(name)
+
+
+def switch_on(name: str, action: Action, *, passes: int = 0) -> None:
+    """Let a point do something once, after it was passed so many times.
+
+    Raises:
+        ValueError: there is no such point.
+    """
+    if name not in POINTS:
+        raise ValueError(f"no failpoint is called {name!r}")
+    with _guard:
+        _traps[name] = _Trap(action, passes)
+
+
+def switch_off(name: str | None = None) -> None:
+    """Make one point, or all of them, do nothing again."""
+    with _guard:
+        if name is None:
+            _traps.clear()
+        else:
+            _traps.pop(name, None)
+
+
+@contextmanager
+def switched_on(name: str, action: Action, *, passes: int = 0) -> Iterator[None]:
+    """Switch a point on for the length of a block."""
+    switch_on(name, action, passes=passes)
+    try:
+        yield
+    finally:
+        switch_off(name)
+
+
+def kill() -> None:
+    """End this process at once, as `kill -9` does: nothing is closed, flushed or told."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _spring(name: str) -> None:
+    assert name in POINTS, f"no failpoint is called {name!r}"
+    with _guard:
+        trap = _traps.get(name)
+        if trap is None:
+            return
+        if trap.passes > 0:
+            trap.passes -= 1
+            return
+        del _traps[name]
+    trap.action()

@@ -1,0 +1,417 @@
+"""MappedFileQueue: ordered files, roll, find, truncate, expire.
+
+1. The files of a queue lie in one directory or in several, and are ordered by their names.
+2. `files` is a tuple that is replaced, never changed: whoever reads it sees one moment.
+3. A file that is deleted loses its name first and leaves `files`; its readers keep its bytes.
+"""
+
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct as Layout
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from rocketlake import failpoint
+from rocketlake.clock import Clock
+from rocketlake.errors import DiskFullError, FileSizeError, StoreError
+from rocketlake.files.mapped_file import FilePlace, MappedFile
+from rocketlake.files.mapped_file_factory import MappedFileFactory
+from rocketlake.files.ops import Entry, FileOps
+from rocketlake.files.preallocator import Preallocator
+from rocketlake.format import names
+
+log = logging.getLogger(__name__)
+
+Waiter: TypeAlias = Callable[[float], bool]  # waits so many seconds; True: stop what you do
+
+_TRUNCATE_FORCE_MS: Final = 1_000
+_CLOSE_FORCE_MS: Final = 3_000
+_QUEUE_FORCE_MS: Final = 60_000
+_FIRST_FIELD: Final = Layout(">q")  # physical_offset, at the begin of every queue unit
+
+
+class QueuePaths(Struct, frozen=True):
+    """Directories of a queue; those that are read-only get no new files, listed twice or not."""
+
+    writable: tuple[Path, ...]
+    read_only: tuple[Path, ...] = ()
+
+
+class Expiry(Struct, frozen=True, kw_only=True):
+    """When files go, and how fast."""
+
+    reserved_ms: int
+    force_after_ms: int = 120_000
+    pause_ms: int = 100
+    batch_max: int = 10
+
+
+class FileGap(Struct, frozen=True):
+    """Two neighbours whose offsets are not one file size apart."""
+
+    before: Path
+    after: Path
+    distance: int
+
+
+class MappedFileQueue:
+    """Files of one size that together are one long file.
+
+    Thread-safety: reading needs no lock. One thread at a time appends and rolls; `flush` and
+    `commit` may be called by any; so may deleting. `truncate` needs the appender to stand still.
+
+    Invariants: `files` is ordered by base offset. `flushed_where <= max_offset`.
+
+    Durability: a file is on the disk, whole and empty, before it is in `files`; it is out of the
+    directory before it is out of `files`. Files are removed newest first when the queue is cut and
+    oldest first when they expire, so that a crash leaves no gap.
+    """
+
+    def __init__(
+        self,
+        ops: FileOps,
+        clock: Clock,
+        factory: MappedFileFactory,
+        paths: QueuePaths | Path,
+        *,
+        file_size: int,
+        preallocator: Preallocator | None = None,
+    ) -> None:
+        self._ops = ops
+        self._clock = clock
+        self._factory = factory
+        self._paths = QueuePaths((paths,)) if isinstance(paths, Path) else paths
+        self._preallocator = preallocator
+        self._candidates = sorted(set(self._paths.writable) - set(self._paths.read_only), key=str)
+        if not self._candidates:
+            raise ValueError("a queue of files needs a directory that is not read-only")
+        self.file_size = file_size
+        self.files: tuple[MappedFile, ...] = ()
+        self.full_paths: frozenset[Path] = frozenset()  # set by retention; get no new files
+        self.flushed_where = 0
+        self.committed_where = 0
+        self.store_timestamp = 0  # of the last record that a thorough flush has covered
+        self._change = threading.Lock()
+        self._flushing = threading.Lock()
+        self._committing = threading.Lock()
+        self._doomed: list[MappedFile] = []
+
+    # --- loading ---------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take the files that exist, each as full; recovery finds the true end and truncates.
+
+        Empty files at the end, which a crash leaves, are removed.
+
+        Raises:
+            FileSizeError: a file has another size than the queue's files have.
+            StoreError: two files begin at the same offset.
+        """
+        places = self._find_places()
+        for before, after in pairwise(places):
+            if before.base_offset == after.base_offset:
+                raise StoreError(f"two files for one offset: {before.path} and {after.path}")
+        self.files = tuple(self._factory.open(place) for place in places)
+        self.flushed_where = self.committed_where = self.max_offset
+
+    def check_self(self) -> list[FileGap]:
+        """Return where neighbouring files do not fit together."""
+        files = self.files
+        return [
+            FileGap(before.path, after.path, after.base_offset - before.base_offset)
+            for before, after in pairwise(files)
+            if after.base_offset - before.base_offset != self.file_size
+        ]
+
+    # --- bounds and look-up ----------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the first byte; 0 without files."""
+        files = self.files
+        return files[0].base_offset if files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """The offset behind the last byte that may be read; 0 without files."""
+        files = self.files
+        return files[-1].base_offset + files[-1].readable_end if files else 0
+
+    @property
+    def wrote_where(self) -> int:
+        """The offset behind the last byte appended; 0 without files."""
+        files = self.files
+        return files[-1].base_offset + files[-1].wrote if files else 0
+
+    @property
+    def mapped_size(self) -> int:
+        """How many bytes the files have together."""
+        return len(self.files) * self.file_size
+
+    def find(self, offset: int, *, first_if_missing: bool = False) -> MappedFile | None:
+        """Return the file that an offset lies in; if there is none, None or the first file."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].base_offset) // self.file_size
+        if not (0 <= index < len(files) and self._contains(files[index], offset)):
+            index = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
+            if index < 0 or not self._contains(files[index], offset):
+                return files[0] if first_if_missing else None
+        return files[index]
+
+    def find_by_time(self, timestamp_ms: int) -> MappedFile | None:
+        """Return the first file changed at or after a time, else the last; None without files."""
+        files = self.files
+        for file in files:
+            if file.last_modified_ms() >= timestamp_ms:
+                return file
+        return files[-1] if files else None
+
+    # --- growing ---------------------------------------------------------------------------------
+
+    def last_file(self, create_at: int | None = None) -> MappedFile | None:
+        """Return the file to append to.
+
+        With `create_at` there will be one: behind the last if that is full, or for this offset if
+        there are no files. None if it could not be had in time.
+
+        Raises:
+            DiskFullError: there is no space for a new one.
+        """
+        files = self.files
+        if create_at is None:
+            return files[-1] if files else None
+        if files:
+            return self.roll() if files[-1].is_full else files[-1]
+        return self._grow(create_at - create_at % self.file_size)
+
+    def roll(self) -> MappedFile | None:
+        """Make the file behind the last one, which is full; None if it could not be had in time.
+
+        Raises:
+            DiskFullError: there is no space for it.
+        """
+        files = self.files
+        assert not files or files[-1].is_full, f"{files[-1]!r} is not full"
+        return self._grow(files[-1].base_offset + self.file_size if files else 0)
+
+    # --- commit and flush ------------------------------------------------------------------------
+
+    def commit(self, least_pages: int) -> bool:
+        """Write borrowed buffers to one file; tell whether `committed_where` moved."""
+        with self._committing:
+            file = self._file_from(self.committed_where)
+            if file is None:
+                return False
+            before, self.committed_where = (
+                self.committed_where,
+                file.base_offset + file.commit(least_pages),
+            )
+            return self.committed_where != before
+
+    def flush(self, least_pages: int) -> bool:
+        """Have readable bytes of one file on the disk; tell whether `flushed_where` moved.
+
+        Raises:
+            FlushFailedError: they may not be there; `flushed_where` stays.
+        """
+        with self._flushing:
+            file = self._file_from(self.flushed_where)
+            if file is None:
+                return False
+            # Order: read before the flush, so that it speaks of a record that is covered.
+            timestamp = file.store_timestamp
+            before, self.flushed_where = (
+                self.flushed_where,
+                file.base_offset + file.flush(least_pages),
+            )
+            if least_pages <= 0:
+                self.store_timestamp = timestamp
+            return self.flushed_where != before
+
+    def sync_from(self, offset: int) -> None:
+        """Have on the disk what anybody wrote to the files from an offset on, as after a crash.
+
+        Raises:
+            FlushFailedError: it may not be there.
+        """
+        for file in self.files:
+            if file.base_offset + self.file_size > offset:
+                file.sync()
+
+    # --- cutting and deleting --------------------------------------------------------------------
+
+    def truncate(self, offset: int) -> None:
+        """Make an offset the end: later files are removed, later bytes become zeros, on the disk.
+
+        Raises:
+            FlushFailedError: the zeros may not be on the disk.
+        """
+        with self._flushing, self._committing:
+            while self.files and self.files[-1].base_offset > offset:
+                self._drop(self.files[-1], _TRUNCATE_FORCE_MS)
+            if self.files and offset < self.files[-1].base_offset + self.files[-1].wrote:
+                self._cut_last(offset - self.files[-1].base_offset)
+            self.flushed_where = min(self.flushed_where, offset)
+            self.committed_where = min(self.committed_where, offset)
+
+    def reset_offset(self, offset: int) -> bool:
+        """Truncate, but only if no more than two files' worth is lost; tell whether it was done."""
+        if self.files and self.wrote_where - offset > 2 * self.file_size:
+            return False
+        self.truncate(offset)
+        return True
+
+    def delete_expired(self, expiry: Expiry, wait: Waiter, *, is_forced: bool = False) -> int:
+        """Delete the oldest files that are older than allowed, or any if forced; return how many.
+
+        The last file stays. `wait` is called between two files and can end the round.
+
+        Raises:
+            FileAccessError: a file cannot be removed; it stays in the queue.
+        """
+        self.reap(expiry.force_after_ms)
+        deleted = 0
+        latest_ms = self._clock.now_ms() - expiry.reserved_ms
+        for file in self.files[:-1]:
+            if deleted == expiry.batch_max:
+                break
+            if not is_forced and file.last_modified_ms() > latest_ms:
+                break
+            if deleted and wait(expiry.pause_ms / 1000):
+                break
+            self._drop(file, expiry.force_after_ms)
+            deleted += 1
+        return deleted
+
+    def delete_by_offset(self, offset: int, unit_size: int) -> int:
+        """Delete the oldest files whose last unit points below a log offset; return how many.
+
+        The last file stays.
+        """
+        self.reap(_QUEUE_FORCE_MS)
+        deleted = 0
+        for file in self.files[:-1]:
+            unit = file.slice(self.file_size - unit_size, unit_size)
+            if unit is None:
+                break
+            with unit:
+                reach: int = _FIRST_FIELD.unpack_from(unit.view)[0]
+            if reach >= offset:
+                break
+            self._drop(file, _QUEUE_FORCE_MS)
+            deleted += 1
+        return deleted
+
+    def reap(self, force_after_ms: int) -> int:
+        """Close deleted files whose readers are gone, or had long enough; return how many stay."""
+        with self._change:
+            doomed, self._doomed = self._doomed, []
+        left = [file for file in doomed if not file.shutdown(force_after_ms)]
+        with self._change:
+            self._doomed += left
+        return len(left)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commit what is in borrowed buffers and let all files go; nothing is flushed.
+
+        Slices that are still in use keep their file open until they are closed.
+        """
+        try:
+            while self.commit(0):
+                pass
+        finally:
+            with self._change:
+                files, self.files = self.files, ()
+            for file in files:
+                file.shutdown(_CLOSE_FORCE_MS)
+            self.reap(0)
+
+    def destroy(self) -> None:
+        """Remove all files, and the directories that are empty then."""
+        with self._flushing, self._committing:
+            while self.files:
+                self._drop(self.files[-1], _CLOSE_FORCE_MS)
+            self.flushed_where = self.committed_where = 0
+        for path in self._candidates:
+            self._ops.rmdir(path)
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _contains(self, file: MappedFile, offset: int) -> bool:
+        return file.base_offset <= offset < file.base_offset + self.file_size
+
+    def _file_from(self, where: int) -> MappedFile | None:
+        """Return the file to go on with; the first if the one before it was deleted meanwhile."""
+        return self.find(where, first_if_missing=where < self.min_offset)
+
+    def _find_places(self) -> list[FilePlace]:
+        entries = self._find_entries()
+        while entries and entries[-1].size == 0:
+            empty = entries.pop()
+            if empty.path.parent not in self._paths.read_only:
+                log.warning("empty last file removed path=%s", empty.path)
+                self._ops.unlink(empty.path)
+                self._ops.sync_dir(empty.path.parent)
+        for entry in entries:
+            if entry.size != self.file_size:
+                raise FileSizeError(str(entry.path), size=entry.size, expected=self.file_size)
+        return [FilePlace(entry.path, int(entry.name), entry.size) for entry in entries]
+
+    def _find_entries(self) -> list[Entry]:
+        paths = dict.fromkeys((*self._paths.writable, *self._paths.read_only))
+        found = [
+            entry
+            for path in paths
+            for entry in self._ops.entries(path)
+            if not entry.is_dir and names.parse_offset_name(entry.name) is not None
+        ]
+        return sorted(found, key=lambda entry: (int(entry.name), str(entry.path)))
+
+    def _place(self, base_offset: int) -> FilePlace:
+        # Compat: MultiPathMappedFileQueue chooses the directory of a new file so.
+        usable = [path for path in self._candidates if path not in self.full_paths]
+        usable = usable or self._candidates
+        path = usable[base_offset // self.file_size % len(usable)]
+        return FilePlace(path / names.offset_name(base_offset), base_offset, self.file_size)
+
+    def _grow(self, base_offset: int) -> MappedFile | None:
+        failpoint.hit("roll.before")
+        place = self._place(base_offset)
+        if self._preallocator is not None:
+            following = self._place(base_offset + self.file_size)
+            file = self._preallocator.obtain(place, following)
+        else:
+            file = self._factory.create(place)
+        if file is not None:
+            with self._change:
+                file.is_first = not self.files
+                self.files = (*self.files, file)
+            failpoint.hit("roll.after")
+        return file
+
+    def _cut_last(self, position: int) -> None:
+        last = self.files[-1]
+        last.cut(position)
+        try:
+            last.prepare_append()
+        except DiskFullError as error:
+            # Why: a full disk is no reason not to open the store and delete old files. Appending
+            # asks for the space again.
+            log.warning("no space to append path=%s reason=%s", last.path, error)
+
+    def _drop(self, file: MappedFile, force_after_ms: int) -> None:
+        is_closed = file.destroy(force_after_ms)
+        with self._change:
+            self.files = tuple(other for other in self.files if other is not file)
+            if not is_closed:
+                self._doomed.append(file)
+        log.info("file deleted path=%s is_in_use=%s", file.path, not is_closed)

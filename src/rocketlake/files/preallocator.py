@@ -1,0 +1,207 @@
+"""Preallocator: makes the next file before it is needed [AllocateMappedFileService]."""
+
+import logging
+import threading
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from rocketlake.errors import RocketLakeError, StoreClosedError
+from rocketlake.files.mapped_file import FilePlace, MappedFile
+from rocketlake.files.mapped_file_factory import MappedFileFactory
+from rocketlake.files.service import BackgroundService
+
+log = logging.getLogger(__name__)
+
+WAIT_S: Final = 5.0
+RETRY_S: Final = 0.5
+_DISCARD_AFTER_MS: Final = 1000
+
+
+class BufferStock(Protocol):
+    """Who knows how many write buffers are left."""
+
+    @property
+    def available(self) -> int:
+        """How many buffers can be borrowed now."""
+        ...
+
+
+class WarmUp(Struct, frozen=True):
+    """Bring new files into memory; flush them after each so many pages, or not at all (0)."""
+
+    sync_every_pages: int = 0
+
+
+class Preallocator(BackgroundService):
+    """Makes the file that is asked for and the one that will be asked for next.
+
+    One preallocator serves one queue of files: a request is known by its offset, so a file made
+    ahead is used even if the rule for its directory has changed since.
+
+    Thread-safety: `obtain` may be called from any thread, for one queue from one at a time.
+
+    Invariants: an error stays until a file could be made; until then whoever asks for a file that
+    is not there gets it at once, while the thread goes on trying.
+
+    Durability: a crash leaves files that nobody wrote to; recovery removes them. `close` does too.
+    """
+
+    def __init__(
+        self,
+        factory: MappedFileFactory,
+        *,
+        stock: BufferStock | None = None,
+        warm_up: WarmUp | None = None,
+        wait_s: float = WAIT_S,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        """With a stock, `obtain` gives up at once when its buffers are used up [fastFail…]."""
+        super().__init__("rocketlake-preallocator")
+        self._factory = factory
+        self._stock = stock
+        self._warm_up = warm_up
+        self._wait_s = wait_s
+        self._retry_s = retry_s
+        self._change = threading.Condition()
+        self._requests: dict[int, _Request] = {}
+        self._error: RocketLakeError | None = None
+
+    @property
+    def error(self) -> RocketLakeError | None:
+        """Why the last file could not be made; None since one could."""
+        return self._error
+
+    def obtain(self, wanted: FilePlace, following: FilePlace | None = None) -> MappedFile | None:
+        """Return a new file, and have the one behind it made.
+
+        None if there is no write buffer for it, or it takes too long; it is then made nevertheless,
+        for the next call.
+
+        Raises:
+            StoreClosedError: the preallocator was closed, before or meanwhile.
+            RocketLakeError: why the file cannot be made now, such as DiskFullError.
+        """
+        with self._change:
+            if not self._submit(wanted) or self.is_closing:
+                self._check_open()
+                return None
+            request = self._requests[wanted.base_offset]
+            request.is_awaited = True
+            if following is not None:
+                self._submit(following)
+            self.wakeup()
+            self._change.wait_for(lambda: self._is_settled(request), self._wait_s)
+            request.is_awaited = False
+            if request.file is not None:
+                del self._requests[wanted.base_offset]
+                return request.file
+            self._check_open()
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+        log.warning("file not made in time path=%s wait_s=%s", request.place.path, self._wait_s)
+        return None
+
+    def run_once(self) -> None:
+        """Make every file that was asked for; stop at the first that cannot be made."""
+        while not self.is_closing:
+            request = self._next_request()
+            if request is None or not self._fulfil(request):
+                return
+
+    def run_last(self) -> None:
+        """Remove the files that nobody came for."""
+        self.discard()
+        with self._change:
+            self._change.notify_all()
+
+    def pause_s(self) -> float | None:
+        """Wait for a request; for a short time only if one could not be fulfilled."""
+        return None if self._error is None else self._retry_s
+
+    def close(self) -> None:
+        """Let whoever waits for a file go, end the thread and remove what was made ahead."""
+        self._closing.set()
+        with self._change:
+            self._change.notify_all()
+        super().close()
+
+    def discard(self) -> None:
+        """Remove the files made ahead and forget the requests, as when the log was cut."""
+        with self._change:
+            unused = [request.file for request in self._requests.values() if request.file]
+            self._requests.clear()
+            self._error = None
+        for file in unused:
+            file.destroy(_DISCARD_AFTER_MS)
+        if unused:
+            log.debug("unused files removed count=%d", len(unused))
+
+    def _submit(self, place: FilePlace) -> bool:
+        request = self._requests.get(place.base_offset)
+        if request is not None:
+            request.place = place if request.file is None else request.place
+            return True
+        pending = sum(request.file is None for request in self._requests.values())
+        if self._stock is not None and self._stock.available <= pending:
+            log.warning("no write buffer left for a file path=%s", place.path)
+            return False
+        self._requests[place.base_offset] = _Request(place)
+        return True
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            raise StoreClosedError("no new files: the store is closed")
+
+    def _is_settled(self, request: "_Request") -> bool:
+        return request.file is not None or self._error is not None or self.is_closing
+
+    def _next_request(self) -> "_Request | None":
+        with self._change:
+            pending = [request for request in self._requests.values() if request.file is None]
+            # Compat: AllocateRequest compares so: the larger file first, then the earlier one.
+            return min(pending, key=lambda r: (-r.place.size, r.place.base_offset), default=None)
+
+    def _fulfil(self, request: "_Request") -> bool:
+        place = request.place
+        try:
+            file = self._factory.create(place)
+            try:
+                self._warm(file, request)
+            except RocketLakeError:
+                file.destroy(_DISCARD_AFTER_MS)
+                raise
+        except RocketLakeError as error:
+            with self._change:
+                if self._error is None:
+                    log.warning("file not made path=%s reason=%s", place.path, error)
+                self._error = error
+                self._change.notify_all()
+            return False
+        with self._change:
+            if self._error is not None:
+                log.info("files can be made again path=%s", place.path)
+            self._error = None
+            is_wanted = self._requests.get(place.base_offset) is request
+            if is_wanted:
+                request.file = file
+            self._change.notify_all()
+        if not is_wanted:
+            file.destroy(_DISCARD_AFTER_MS)
+        return True
+
+    def _warm(self, file: MappedFile, request: "_Request") -> None:
+        if self._warm_up is not None:
+            # Why: who waits for the file needs it now more than it needs warm pages.
+            file.warm(
+                lambda: self.is_closing or request.is_awaited,
+                sync_every_pages=self._warm_up.sync_every_pages,
+            )
+
+
+class _Request(Struct):
+    """A file that was asked for, and what became of it."""
+
+    place: FilePlace
+    file: MappedFile | None = None
+    is_awaited: bool = False

@@ -1,0 +1,108 @@
+"""BackgroundService: a thread, a wakeup and run_once()."""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+_FAILURE_PAUSE_S: Final = 0.1
+
+
+class BackgroundService(ABC):
+    """Work that is done again and again; the thread only decides when.
+
+    `start` makes the thread, which calls `run_once` after each wakeup or pause. `close` ends it
+    after the run in progress and then calls `run_last` in the caller's thread. Tests call
+    `run_once` themselves and start nothing.
+
+    Thread-safety: `wakeup`, `start` and `close` may be called from any thread. `run_once` and
+    `run_last` are never called by two threads at a time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._life = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._failures = 0
+
+    @abstractmethod
+    def run_once(self) -> None:
+        """Do what is to be done now."""
+
+    def run_last(self) -> None:
+        """Do what is left when the thread has ended: the same once more, unless overridden."""
+        self.run_once()
+
+    def pause_s(self) -> float | None:
+        """Return how long to wait for a wakeup before the next run; None is for ever."""
+        return None
+
+    def on_wait_end(self) -> None:  # noqa: B027 - most have nothing to do
+        """Be told that a pause is over, before the run that follows it."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the service was told to end: long runs look at it."""
+        return self._closing.is_set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is there."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def start(self) -> None:
+        """Make the thread; a second call does nothing, and so does one after `close`."""
+        with self._life:
+            if self._thread is None and not self.is_closing:
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=False)
+                self._thread.start()
+
+    def wakeup(self) -> None:
+        """End the pause, or leave out the next one."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let the run in progress end, and the thread with it, then run for the last time.
+
+        A second call waits for the first and does nothing. What the last run raises is raised.
+        """
+        self._closing.set()
+        self._wake.set()
+        with self._life:
+            thread = self._thread
+            assert thread is not threading.current_thread(), f"{self.name} cannot close itself"
+            if thread is not None:
+                thread.join()
+            if not self._is_closed:
+                self._is_closed = True
+                self.run_last()
+
+    def _run(self) -> None:
+        log.debug("service started name=%s", self.name)
+        while not self._closing.is_set():
+            self._wake.wait(self.pause_s())
+            # Order: cleared before the run, so that a wakeup during it is not lost.
+            self._wake.clear()
+            self._run_guarded()
+        log.debug("service ended name=%s", self.name)
+
+    def _run_guarded(self) -> None:
+        try:
+            self.on_wait_end()
+            if not self._closing.is_set():
+                self.run_once()
+        except Exception:  # the thread's way ends here
+            self._failures += 1
+            # A run that fails is tried again; the log shows the 1st, 2nd, 4th, 8th … in a row.
+            if self._failures & (self._failures - 1) == 0:
+                log.exception("run failed name=%s times_in_a_row=%d", self.name, self._failures)
+            self._closing.wait(_FAILURE_PAUSE_S)
+            self._wake.set()
+        else:
+            self._failures = 0

@@ -1,0 +1,22 @@
+"""Options of a store: of one that writes, of one that only reads."""
+
+from rocketlake.store.options.bounds import BrokerRole, CompatVersion, FlushMode, StoreType
+from rocketlake.store.options.choosing import Choice
+from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from rocketlake.store.options.presets import embedded
+from rocketlake.store.options.read_options import ReadOptions
+from rocketlake.store.options.store_options import FILE_SHAPE, StoreOptions
+
+__all__ = [
+    "DEFAULT_DELAY_LEVELS",
+    "FILE_SHAPE",
+    "BrokerRole",
+    "Choice",
+    "CompatVersion",
+    "FlushMode",
+    "ReadOptions",
+    "StoreOptions",
+    "StoreType",
+    "embedded",
+    "parse_delay_levels",
+]

@@ -1,0 +1,49 @@
+"""What the values of options may be: words, and numbers within their bounds."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+_I32_MAX: Final = 2_147_483_647
+
+Positive = Annotated[int, Meta(gt=0, le=_I32_MAX)]
+Natural = Annotated[int, Meta(ge=0, le=_I32_MAX)]
+LongPositive = Annotated[int, Meta(gt=0, le=(1 << 63) - 1)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+ErrorPercent = Annotated[int, Meta(ge=1, le=99)]
+
+
+class FlushMode(StrEnum):
+    """Whether a put waits for the disk (FlushDiskType)."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class BrokerRole(StrEnum):
+    """What a store is among its copies."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class StoreType(StrEnum):
+    """Where consume queues are kept."""
+
+    DEFAULT = "default"
+    DEFAULT_ROCKSDB = "defaultRocksDB"
+
+
+class CompatVersion(StrEnum):
+    """Whose bytes and checks a store has; members compare in the order of the releases."""
+
+    V4_6 = "4.6"
+    V4_9 = "4.9"
+    V5_3 = "5.3"
+
+    @property
+    def is_4x(self) -> bool:
+        """Tell whether this is a release of the 4.x line."""
+        return self is not CompatVersion.V5_3

@@ -1,0 +1,109 @@
+"""What others provide: replication, listeners, topics, hooks, dispatchers.
+
+1. A port is called from the thread named in its docstring, never under the append lock.
+2. What a port raises ends where its caller says, never in the caller of a put.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from msgspec import Struct
+
+from rocketlake.format.record import RecordColumns
+from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
+
+
+class Replicator(Protocol):
+    """Waits for replicas in a put's stead. Called by the thread that puts."""
+
+    def check(self, end_offset: int) -> PutStatus:
+        """Tell, before the append, whether enough replicas follow a log that ends here.
+
+        PUT_OK lets the put go on; IN_SYNC_REPLICAS_NOT_ENOUGH refuses it.
+        """
+        ...
+
+    def ask(self, end_offset: int, *, timeout_ms: int) -> PutStatus | Future[PutStatus]:
+        """Ask, after the flush, that replicas have the log up to an offset.
+
+        Answers PUT_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE or IN_SYNC_REPLICAS_NOT_ENOUGH;
+        a future is completed by the replicator, at the timeout too.
+        """
+        ...
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A message that readers of a queue can now get."""
+
+    topic: str
+    queue_id: int
+    next_offset: int
+    """The queue offset behind the message."""
+    tags_code: int
+    store_timestamp: int
+    bitmap: bytes | None
+    """Bits of the subscriptions that may want the message, where they are computed."""
+    properties: Mapping[str, str]
+
+
+class ArrivalListener(Protocol):
+    """Wakes who waits for messages. Called by the dispatch thread."""
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Take note of messages, in the order of the log; each is made when it is looked at."""
+        ...
+
+
+class TopicCatalog(Protocol):
+    """Knows the topics of a store. Called by any thread, so it locks or reads one reference."""
+
+    def is_batch_queue(self, topic: str) -> bool:
+        """Tell whether the queues of a topic are batch consume queues."""
+        ...
+
+    def read_queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic may be read; 0 if there is no such topic."""
+        ...
+
+    def write_queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic may be written; 0 if there is no such topic."""
+        ...
+
+
+class PutHook(Protocol):
+    """Looks at a message before it is put (PutMessageHook). Called by the thread that puts."""
+
+    @property
+    def name(self) -> str:
+        """What logs call the hook."""
+        ...
+
+    def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
+        """Let a put go on (None), go on with another request, or end with a receipt."""
+        ...
+
+
+class DispatchSlice:
+    """Records of the log that are being dispatched.
+
+    `bitmaps` has the filter bits of rows, by their index in `columns`; a dispatcher that runs
+    before the consume queues fills it. Owned by the dispatch thread.
+    """
+
+    __slots__ = ("bitmaps", "columns")
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self.columns = columns
+        self.bitmaps: dict[int, bytes] = {}
+
+
+class CustomDispatcher(Protocol):
+    """Builds something from the log (CommitLogDispatcher). Called by the dispatch thread.
+
+    After a crash it sees records again that it has seen before.
+    """
+
+    def dispatch(self, records: DispatchSlice) -> None:
+        """Take note of records, in the order of the log; they are gone when it returns."""
+        ...
