@@ -120,6 +120,8 @@ def test_queue_that_is_wholly_expired_keeps_its_begin_in_4x(tmp_path):
     builder.record("Old").roll().record("New").expire(1)
     with OfflineStore(builder.write()) as store:
         assert bounds(store) == {"New/0": (0, 1), "Old/0": (0, 1)}
+        assert bodies(store, "Old") == []
+        assert store.damage.count == 0
 
 
 def test_same_file_in_two_directories_is_read_once_and_told(tmp_path):

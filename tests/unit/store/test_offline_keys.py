@@ -269,6 +269,30 @@ def test_damage_met_while_scanning_is_told(tmp_path):
         assert [place for _, place, _ in findings(store)] == [builder.placed[3].physical_offset]
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("keep", [8, 60, 91])
+def test_torn_end_is_no_damage_of_a_search(builder, indexed, clean, keep):
+    """What lies behind the end of the log is not looked at."""
+    keyed(builder, 5).torn_record(keep, KEYS="all")
+    if not indexed:
+        builder.lose_index()
+    if not clean:
+        builder.unclean()
+    with OfflineStore(builder.write()) as store:
+        assert len(find(store, "all")) == 5
+        assert len(find(store, "all", topic=None)) == 5
+        assert store.damage.count == 0
+
+
+def test_record_behind_the_end_is_not_found(builder):
+    """The log is cut before a bad record; a good one behind it is told, and not returned."""
+    keyed(builder, 5).flip_body(3).lose_index()
+    with OfflineStore(builder.write()) as store:
+        assert find(store, "all") == [b"0", b"1", b"2"]
+        assert store.damage.count == 1
+
+
 def test_progress_of_a_scan_adds_up(builder):
     seen = []
     with OfflineStore(keyed(builder, 30).lose_index().write()) as store:

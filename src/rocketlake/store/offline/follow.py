@@ -11,13 +11,14 @@ from rocketlake.store.offline.view import OfflineStore
 class Follower:
     """Hands out records behind a position as they appear.
 
-    A record that looks bad at the very end is one that is being written: it is tried again. Only
-    when the log goes on in a later file is it taken for damage and stepped over.
+    A record that looks bad is one that is being written: it is looked at again the next time. If
+    it still looks bad then, and the log goes on behind it, it is damage and stepped over.
     """
 
     def __init__(self, store: OfflineStore, position: int) -> None:
         self._store = store
         self.position = position
+        self._doubted = -1
 
     def poll(self) -> Iterator[Chunk]:
         """Yield what is new."""
@@ -25,17 +26,28 @@ class Follower:
         log.refresh(self._store.options.mapped_file_size_commit_log)
         if self.position < log.min_offset or self.position > log.limit:
             self.position = log.min_offset  # files expired under us, or the log was made anew
+        bad: Stop | None = None
         for step in log.walk(self.position, checks=self._store.checks):
             if isinstance(step, Stop):
-                if not self._goes_on_behind(step):
+                if not self._may_pass(step):
                     return
-                if step.reason != StopReason.END_OF_DATA:
-                    reason = reason_text(step.reason)
-                    self._store.damage.report(step.file.path, step.file_position, reason)
+                bad = step
                 continue
+            if bad is not None and bad.reason != StopReason.END_OF_DATA:
+                reason = reason_text(bad.reason)
+                self._store.damage.report(bad.file.path, bad.file_position, reason)
+            bad = None
             last = step.columns.rows[-1]
             self.position = int(last["physical_offset"] + last["size"])
             yield step
+
+    def _may_pass(self, stop: Stop) -> bool:
+        """Tell whether what stopped the walk will not change any more."""
+        if self._goes_on_behind(stop):
+            return True
+        is_known = self._doubted == stop.physical_offset
+        self._doubted = stop.physical_offset
+        return is_known and stop.reason == StopReason.BAD_CRC
 
     def _goes_on_behind(self, stop: Stop) -> bool:
         """Tell whether a later file holds a record, so that nothing more will come here."""

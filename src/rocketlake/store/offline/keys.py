@@ -16,7 +16,7 @@ from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model.flags import TransactionType, transaction_type
 from rocketlake.model.message import StoredMessage
 from rocketlake.store.offline.damage import Damage, reason_text
-from rocketlake.store.offline.log import MISSING, WINDOW, Chunk, LogView, Readers
+from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
 
 _PROVE_MAX = 512 << 20  # beyond this a file of unknown shape is not read whole
 _EVER = 1 << 62
@@ -103,8 +103,9 @@ class Coverage(Struct, frozen=True):
 class KeySearch:
     """Finds messages by key in one log."""
 
-    def __init__(self, log: LogView, damage: Damage, checks: Check) -> None:
+    def __init__(self, log: LogView, log_end: int, damage: Damage, checks: Check) -> None:
         self._log = log
+        self._log_end = log_end
         self._damage = damage
         self._checks = checks
 
@@ -155,8 +156,10 @@ class KeySearch:
     ) -> Iterator[StoredMessage]:
         """Look at every record of a part of the log that holds the bytes of the key."""
         key = query.key.encode("utf-8", "surrogateescape")
-        # The record at the very end may have some of its keys in the part before.
-        end += max(min(int.from_bytes(self._log.read(end, 4), "big", signed=True), WINDOW), 0)
+        if end < self._log_end:
+            # The record at the very end may have some of its keys in the part before.
+            size = int.from_bytes(self._log.read(end, 4), "big", signed=True)
+            end = min(end + max(size, 0), self._log_end)
         for step in self._log.walk(start, end, checks=self._checks):
             if not isinstance(step, Chunk):
                 path, position = step.file.path, step.file_position

@@ -242,7 +242,8 @@ class OfflineStore:
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset; None if no good one does."""
-        return KeySearch(self.log, self.damage, self.checks).message_at(physical_offset)
+        search = KeySearch(self.log, self.max_offset, self.damage, self.checks)
+        return search.message_at(physical_offset)
 
     def read_file(self, path: Path, size: int) -> bytes:
         """Return the first bytes of a file of the store; fewer if it ends before."""
@@ -332,7 +333,7 @@ class OfflineStore:
 
     def find(self, query: KeyQuery) -> list[StoredMessage]:
         """Return messages by key, in the order of the log."""
-        search = KeySearch(self.log, self.damage, self.checks)
+        search = KeySearch(self.log, self.max_offset, self.damage, self.checks)
         coverage = self.coverage
         if query.topic is None:
             coverage = Coverage([], [(self.log.min_offset, self.max_offset)], coverage.notes)
