@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 
 from msgspec import Struct
 
 from rocketlake.model import compression, properties
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.ids import offset_message_id
-
-_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -24,7 +21,7 @@ class Message(Struct, frozen=True, kw_only=True):
     body: bytes
     tags: str | None = None
     keys: Sequence[str] = ()
-    properties: Mapping[str, str] = _NO_PROPERTIES
+    properties: Mapping[str, str] = {}
     flag: int = 0
 
 

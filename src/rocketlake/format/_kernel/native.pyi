@@ -1,4 +1,6 @@
 from rocketlake.format._kernel.pure import NAME as NAME
+from rocketlake.format._kernel.pure import append as append
+from rocketlake.format._kernel.pure import append_batch as append_batch
 from rocketlake.format._kernel.pure import crc31 as crc31
 from rocketlake.format._kernel.pure import decode_properties as decode_properties
 from rocketlake.format._kernel.pure import encode as encode

@@ -654,10 +654,13 @@ cdef int write_message_properties(Text* out, object message, bint trailing) exce
     properties = message.properties
     keys = message.keys
     tags = message.tags
-    write_properties(out, properties)
-    if keys and "KEYS" not in properties:
+    if type(properties) is not dict:
+        properties = dict(properties)
+    if properties:
+        write_properties(out, properties)
+    if keys and "KEYS" not in <dict>properties:
         write_property(out, "KEYS", " ".join(keys))
-    if tags and "TAGS" not in properties:
+    if tags and "TAGS" not in <dict>properties:
         write_property(out, "TAGS", tags)
     if out.size and not trailing:
         out.size -= 1
@@ -868,3 +871,8 @@ def index_lookup(const uint8_t[::1] buffer not None, slots_, hash__, begin_, end
 # --- JSON lines ---------------------------------------------------------------------------------
 
 include "lines.pxi"
+
+
+# --- append ------------------------------------------------------------------------------------
+
+include "append.pxi"

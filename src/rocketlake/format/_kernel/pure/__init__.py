@@ -5,11 +5,11 @@
 3. Every read is checked against the end of the buffer.
 """
 
-from typing import Final
-
+from rocketlake.format._kernel.pure.appending import append, append_batch
 from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
 from rocketlake.format._kernel.pure.indexing import index_lookup, index_put
 from rocketlake.format._kernel.pure.lines import json_lines
+from rocketlake.format._kernel.pure.name import NAME
 from rocketlake.format._kernel.pure.properties import (
     decode_properties,
     encode_properties,
@@ -21,6 +21,8 @@ from rocketlake.model.hashes import java_hash, key_hash
 
 __all__ = [
     "NAME",
+    "append",
+    "append_batch",
     "crc31",
     "decode_properties",
     "encode",
@@ -38,5 +40,3 @@ __all__ = [
     "scan_at",
     "seal",
 ]
-
-NAME: Final = "pure"

@@ -68,6 +68,16 @@ def encode(
     return record
 
 
+def check_shape(topic: bytes, born_host: bytes, store_host: bytes, version: int) -> None:
+    """Check what all records of a batch share.
+
+    Raises:
+        ValueError: hosts, version or topic do not fit into the format.
+    """
+    _host_flags(0, born_host, store_host)
+    _check_lengths(topic, b"", b"", version)
+
+
 def _host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     for host in (born_host, store_host):
         if len(host) not in (layout.HOST_V4_SIZE, layout.HOST_V6_SIZE):
@@ -117,8 +127,7 @@ def encode_batch(
     Raises:
         ValueError: a field does not fit into the format.
     """
-    sys_flag = _host_flags(sys_flag, born_host, store_host)
-    _check_lengths(topic, b"", b"", version)
+    check_shape(topic, born_host, store_host, version)
     queue_id, sys_flag, born_timestamp = i32(queue_id), i32(sys_flag), i64(born_timestamp)
     records = bytearray()
     sizes = []

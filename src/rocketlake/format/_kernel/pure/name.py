@@ -1,0 +1,5 @@
+"""What this kernel is called."""
+
+from typing import Final
+
+NAME: Final = "pure"
