@@ -22,7 +22,7 @@ from log_strategies import (
     property_bytes,
     record_fields,
 )
-from twins import assert_same, differences, native, needs_native
+from twins import answer, assert_same, differences, native, needs_native
 
 from rocketlake.format._kernel import pure
 from rocketlake.model.message import Message
@@ -179,6 +179,39 @@ def test_batch_with_a_fault_and_a_wrong_message_is_refused_the_same():
     for name, wrong in product(BATCH_FAULTS, WRONG_MESSAGES):
         batch = EMPTY_BATCH | {"messages": [WRONG_MESSAGES[wrong]], name: first_fault(name)}
         calls[name, wrong] = ("encode_batch", *batch.values())
+    assert differences(calls) == {}
+
+
+# --- append ----------------------------------------------------------------------------------
+
+ENVELOPE = {
+    "queue_id": 0, "sys_flag": 0, "born_timestamp": 0,
+    "born_host": bytes(8), "store_host": bytes(8), "reconsume_times": 0,
+    "prepared_transaction_offset": 0, "version": 1, "trailing": True, "reserve_crc": True,
+}
+APPEND_FAULTS = {name: first_fault(name) for name in FAULTS if name in {*ENVELOPE, "topic"}}
+APPEND_FAULTS |= WRONG_MESSAGES
+APPEND_FAULTS |= {"at": -1, "queue_offset": 1 << 63, "physical_offset": 1 << 63, "time": 1 << 63}
+
+
+def append_with(faults, name="append", room=600):
+    """Return the call that appends a plain message, but for these faults."""
+    values = {key: APPEND_FAULTS[key] for key in faults}
+    wrong = [values[key] for key in faults if key in WRONG_MESSAGES]
+    message = wrong[0] if wrong else Message(topic="T", body=b"body", tags="a")
+    messages_ = message if name == "append" else [Message(topic="T", body=b"first"), message]
+    envelope = tuple(values.get(key, value) for key, value in ENVELOPE.items())
+    places = [values.get(key, 0) for key in ("queue_offset", "physical_offset", "time")]
+    topic = values.get("topic", b"T")
+    return (name, bytearray(room), values.get("at", 0), messages_, topic, envelope, *places)
+
+
+@pytest.mark.parametrize("name", ["append", "append_batch"])
+@pytest.mark.parametrize("room", [0, 150, 1000])
+def test_append_with_up_to_two_faults_is_answered_the_same(name, room):
+    calls = {(fault,): append_with([fault], name, room) for fault in APPEND_FAULTS}
+    assert all(answer(pure, *call)[0][:2] == ("raised", "ValueError") for call in calls.values())
+    calls |= {pair: append_with(pair, name, room) for pair in combinations(APPEND_FAULTS, 2)}
     assert differences(calls) == {}
 
 

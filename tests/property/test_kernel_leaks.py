@@ -36,6 +36,7 @@ rows, reasons, codes = bytearray(104 * 4), bytearray(4), bytearray(16)
 places = bytes(24 * 4)
 units, hashes, keep = bytes(20 * 50), bytes(4 * 5), bytearray(50)
 index = bytearray(40 + 4 * 10 + 20 * 100)
+envelope, room = (0, 0, 0, host, host, 0, 0, 1, True, True), bytearray(30_000)
 found = bytearray(104 * 3)
 twice = b"a\x01\xff\x02a\x01c"  # a name that comes twice takes another way to be printed
 noisy = native.encode(b"\xff", b"", twice, 0, 0, 0, 0, host, host, 0, 0, 1, False)
@@ -43,7 +44,7 @@ noisy_row = bytearray(104)
 assert native.scan(log, 0, len(log), 0, 0, found)[0] == 3
 assert native.scan(noisy, 0, len(noisy), 0, 0, noisy_row)[0] == 1
 inputs = [host, table, message, wrong, record, log, raw, rows, reasons, codes, places, units,
-          hashes, keep, index, found, noisy, noisy_row]
+          hashes, keep, index, found, noisy, noisy_row, envelope, room]
 
 def refused(function, *arguments):
     try:
@@ -66,6 +67,12 @@ CALLS = {
         [message] * 3, b"T", 0, 0, 0, host, host, 1, True, True),
     "encode_batch refused": lambda: refused(
         native.encode_batch, [message, wrong], b"T", 0, 0, 0, host, host, 1, True, True),
+    "append": lambda: native.append(room, 0, message, b"T", envelope, 0, 0, 0),
+    "append full": lambda: native.append(room, 29_000, message, b"T", envelope, 0, 0, 0),
+    "append refused": lambda: refused(native.append, room, 0, wrong, b"T", envelope, 0, 0, 0),
+    "append_batch": lambda: native.append_batch(room, 0, [message] * 3, b"T", envelope, 0, 0, 0),
+    "append_batch refused": lambda: refused(
+        native.append_batch, room, 0, [message, wrong], b"T", envelope, 0, 0, 0),
     "seal": lambda: native.seal(record, 0, 1, 2, 3, True),
     "seal refused": lambda: refused(native.seal, record, 1, 1, 2, 3, True),
     "encode_properties": lambda: native.encode_properties(table, False),
@@ -111,7 +118,7 @@ for name, call in CALLS.items():
     later = [sys.getrefcount(each) for each in inputs]
     kept = [i for i, count in enumerate(later) if count != references[i]]
     report["grown"][name] = [blocks_later - blocks, pages_later - pages, kept]
-for buffer in (record, rows, reasons, codes, keep, index):
+for buffer in (record, rows, reasons, codes, keep, index, room):
     buffer.append(0)  # fails while somebody still holds the buffer
 print(json.dumps(report))
 """

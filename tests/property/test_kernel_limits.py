@@ -23,10 +23,11 @@ HOST = Endpoint(bytes([10, 0, 0, 2]), 10911).encode()
 
 ASK_BOTH = """
 import sys
+from types import SimpleNamespace
 sys.path[:0] = {path!r}
 from twins import answer
 from rocketlake.format._kernel import {kernel} as kernel
-print(answer(kernel, {name!r}, *{arguments})[0])
+print(answer(kernel, {name!r}, *{arguments}))
 """
 
 
@@ -80,6 +81,16 @@ FAR_OUTSIDE = {
         f"[b'', bytes(104), {MAX}, bytearray(4)]",
     ),
     "seal at the last position": ("seal", f"[bytearray(200), {MAX}, 0, 0, 0, True]"),
+    "append at the last position": (
+        "append",
+        f"[bytearray(9), {MAX}, None, b'T', (0, 0, 0, b'', b'', 0, 0, 1, True, True), 0, 0, 0]",
+    ),
+    "append of the last offsets": (
+        "append_batch",
+        f"[bytearray(500), 0, [SimpleNamespace(body=b'', flag=0, properties={{}}, keys=[], "
+        f"tags=None)] * 3, b'T', (0, 0, 0, bytes(8), bytes(8), 0, 0, 1, True, True), "
+        f"{MAX}, {MAX}, {MAX}]",
+    ),
     "place at the last position": (
         "scan_at",
         f"[bytes(200), ({MAX}).to_bytes(8, sys.byteorder) * 3, 0, bytearray(104), bytearray(1)]",

@@ -10,13 +10,15 @@ import os
 import threading
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rocketlake import failpoint
 from rocketlake.errors import StoreLockedError
 from rocketlake.files.json_file import backup_path, write_whole
 from rocketlake.files.ops import FileLock, FileOps
 from rocketlake.format import names
+
+FileIdentity: TypeAlias = Hashable
 
 _CONTENT: Final = b"lock"
 
@@ -25,7 +27,7 @@ class _Registry:
     """Lock files and the processes that hold them; a fork inherits a copy."""
 
     def __init__(self) -> None:
-        self.owners: dict[Hashable, int] = {}
+        self.owners: dict[FileIdentity, int] = {}
         self.guard = threading.Lock()
 
     def renew_guard(self) -> None:
@@ -47,7 +49,7 @@ class StoreLock:
         self._ops = ops
         self._path = root / names.LOCK
         self._lock: FileLock | None = None
-        self._identity: Hashable | None = None
+        self._identity: FileIdentity | None = None
         self._pid = 0
 
     @property
