@@ -153,7 +153,8 @@ def test_short_last_file_is_read_as_far_as_it_goes(builder):
         assert store.max_offset == builder.placed[4].end
         assert bodies(store) == [b"0", b"1", b"2", b"3", b"4"]
         assert findings(store) == [
-            (NAME(2000), builder.placed[4].size + 50, "the file has 143 bytes, the others 1000")
+            (NAME(2000), builder.placed[4].size + 50, "the file has 143 bytes, the others 1000"),
+            (NAME(0), 5 * 20, "1 units of T/0 point behind the end of the log"),
         ]
 
 

@@ -389,3 +389,12 @@ def test_index_file_of_garbage_is_scanned_for(builder):
     path.write_bytes(bytes(range(256)) * 3 + bytes(path.stat().st_size - 768))
     with OfflineStore(root) as store:
         assert find(store, "k3") == [b"3"]
+
+
+def test_record_behind_the_end_of_the_log_is_not_found(builder):
+    """The index still names it, and its bytes are good; but the log was cut before it."""
+    root = keyed(builder, 15).flip_body(3).write()
+    with OfflineStore(root) as store:
+        assert find(store, "k2") == [b"2"]
+        assert find(store, "k7") == []
+        assert store.message_at(builder.placed[7].physical_offset) is None

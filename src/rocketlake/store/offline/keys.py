@@ -139,7 +139,12 @@ class KeySearch:
                     return
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """Return the message whose record begins at an offset; None if no good one does."""
+        """Return the message whose record begins at an offset; None if no good one does.
+
+        What lies behind the end of the log is no part of it, however good it looks.
+        """
+        if physical_offset >= self._log_end:
+            return None
         size = int.from_bytes(self._log.read(physical_offset, 4), "big", signed=True)
         columns, reasons = self._log.gather(
             np.array([physical_offset]), np.array([max(size, 0)]), checks=self._checks

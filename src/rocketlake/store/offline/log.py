@@ -123,7 +123,10 @@ class LogView:
 
     def _report_shapes(self) -> None:
         for file in self.files:
-            if file.size != self.file_size:
+            if file.base_offset % self.file_size:
+                text = f"a file of {self.file_size} bytes cannot begin at {file.base_offset}"
+                self._damage.report(file.path, 0, text)
+            elif file.size != self.file_size:
                 text = f"the file has {file.size} bytes, the others {self.file_size}"
                 self._damage.report(file.path, min(file.size, self.file_size), text)
         for before, after in pairwise(self.files):

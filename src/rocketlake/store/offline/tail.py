@@ -272,8 +272,8 @@ def _number(text: str | None, default: int) -> int:
         return default
 
 
-def report_cut(log: LogView, tail: Tail, damage: Damage) -> None:
-    """Say so if well-formed records lie behind the end of the log."""
+def report_cut(log: LogView, tail: Tail, damage: Damage) -> bool:
+    """Say so if well-formed records lie behind the end of the log; tell whether some do."""
     behind = records_behind(log, tail)
     if behind is not None and tail.stop is not None:
         damage.report(
@@ -282,3 +282,4 @@ def report_cut(log: LogView, tail: Tail, damage: Damage) -> None:
             f"{reason_text(tail.stop.reason)}; the log is cut here as a start would cut it, and "
             f"good records from {behind} on are left out",
         )
+    return behind is not None

@@ -79,6 +79,7 @@ class OfflineStore:
         self.checks = tail_rules.checks_for(self.options)
         self.log = LogView(self.directory, self._readers, self.damage)
         self.log.refresh(self.options.mapped_file_size_commit_log)
+        self._cut_is_told = False
         self.on_progress: Callable[[int], None] | None = None
 
     def __enter__(self) -> Self:
@@ -107,7 +108,7 @@ class OfflineStore:
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
         found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
-        tail_rules.report_cut(self.log, found, self.damage)
+        self._cut_is_told = tail_rules.report_cut(self.log, found, self.damage)
         return found
 
     def bytes_to_walk(self) -> int:
@@ -147,7 +148,10 @@ class OfflineStore:
         for family, kind, file_size in families:
             for place in self.directory.queue_dirs(family):
                 key = QueueKey(place.topic, place.queue_id)
-                files = [f for f in self.directory.offset_files(place.path) if f.size]
+                files = self.directory.offset_files(place.path)
+                if self.traits.is_clean and len(files) == 1 and not files[0].size:
+                    self.damage.report(files[0].path, 0, f"the file of {key} is empty")
+                files = [f for f in files if f.size]
                 if not files and key in found:
                     continue
                 view = QueueView(key, kind, self._readers, files, file_size=file_size)
@@ -167,7 +171,7 @@ class OfflineStore:
         """Every queue by topic and number, as recovery would leave it."""
         dispatched, tail = self._dispatched, self.tail
         queues = self._disk_queues
-        told = self.damage if self.traits.is_clean and tail.stop_is_ordinary else None
+        told = self.damage if self.traits.is_clean and not self._cut_is_told else None
         for queue in queues.values():
             if queue.max_physical_offset > tail.end_offset:
                 queue.cut(tail.end_offset, told)
