@@ -271,8 +271,9 @@ class MappedFile(HeldResource):
         self.commit(0)
         failpoint.hit("truncate.before")
         with self._writer() as writer:
-            writer.zero(position, self.size - position)
-            writer.sync()
+            has_changed = writer.zero(position, self.size - position)
+            if has_changed or self._traits.is_durable:
+                writer.sync()  # the bytes before the cut, too: `flushed` will claim them
         self.wrote = self.committed = self.flushed = position
         self.allocated = min(self.allocated, position)
         failpoint.hit("truncate.after")

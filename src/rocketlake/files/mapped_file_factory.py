@@ -41,7 +41,7 @@ class MappedFileMaker:
         Raises:
             DiskFullError: there is no space; nothing is left behind.
         """
-        self._ops.mkdirs(place.path.parent)
+        self._ops.mkdirs(place.path.parent, is_durable=self._traits.is_durable)
         file = MappedFile(self._ops, self._clock, place, self._traits)
         lent = self._lend() if self._lend is not None else None
         try:

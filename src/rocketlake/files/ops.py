@@ -171,7 +171,7 @@ class FileOps(Protocol):
         """Make a new file of zeros, with space on the disk unless it is sparse."""
         ...
 
-    def mkdirs(self, path: Path) -> None:
+    def mkdirs(self, path: Path, *, is_durable: bool = True) -> None:
         """Make a directory and those above it, as far as they are missing."""
         ...
 
@@ -299,13 +299,14 @@ class PosixFileOps:
             raise
         return writer
 
-    def mkdirs(self, path: Path) -> None:
+    def mkdirs(self, path: Path, *, is_durable: bool = True) -> None:
         """Make a directory and those above it, as far as they are missing."""
         try:
             missing = [place for place in (path, *path.parents) if not place.exists()]
             for place in reversed(missing):
                 place.mkdir(exist_ok=True)
-                self.sync_dir(place.parent)
+                if is_durable:
+                    self.sync_dir(place.parent)
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except OSError as error:

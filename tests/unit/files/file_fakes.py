@@ -1,6 +1,10 @@
-"""Files of the machine that record what is done to them, and fail when a test wants it."""
+"""Files, buffers and memory that record what is done to them, and fail when a test wants it."""
 
 from rocketlake.files.ops import PosixFileOps
+
+PAGE = 4096
+SIZE = 10 * PAGE
+BASE = 2 * SIZE
 
 
 class FaultyOps(PosixFileOps):
@@ -68,3 +72,42 @@ class FaultyWriter:
         self._ops.open_writers -= self._is_open
         self._is_open = False
         self._inner.close()
+
+
+class Loan:
+    """A borrowed buffer with old bytes in it."""
+
+    def __init__(self, size=SIZE):
+        self.buffer = memoryview(bytearray(b"\xee" * size))
+        self.returns = 0
+
+    def give_back(self):
+        self.returns += 1
+
+
+class FakeMap:
+    """Memory that counts what is asked of it."""
+
+    def __init__(self, size, locks):
+        self.buffer = memoryview(bytearray(size))
+        self.calls = []
+        self._locks = locks
+
+    def populate(self, position, size):
+        self.calls.append(("populate", position, size))
+        return True
+
+    def lock(self, position, size):
+        self.calls.append(("lock", position, size))
+        return self._locks
+
+    def unlock(self):
+        self.calls.append(("unlock",))
+        return True
+
+    def advise(self, advice):
+        self.calls.append(("advise", advice))
+        return True
+
+    def close(self):
+        pass

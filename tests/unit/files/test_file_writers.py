@@ -388,3 +388,12 @@ def test_usage_of_the_disk(ops, tmp_path):
 def test_usage_of_no_disk(ops, tmp_path):
     with pytest.raises(FileAccessError, match="No such file"):
         ops.disk_usage(tmp_path / "gone")
+
+
+def test_directories_that_need_not_last_are_not_waited_for(tmp_path):
+    class Ops(PosixFileOps):
+        def sync_dir(self, path):
+            raise AssertionError(path)
+
+    Ops().mkdirs(tmp_path / "a" / "b", is_durable=False)
+    assert (tmp_path / "a" / "b").is_dir()

@@ -267,6 +267,15 @@ def test_negative_topic_size_whose_sum_adds_up_is_bad(version):
     assert stop(record, checks=0) == (0, R.BAD_SIZE, 0)
 
 
+@pytest.mark.parametrize("size", [128, 200, 255])
+def test_topic_beyond_127_bytes_of_version_1_is_bad(size):
+    """Spec 18, pitfall 3: its length is a signed byte, whatever the sum says."""
+    record = bytearray(sealed(b"", "", version=2))
+    record[4:8] = layout.MAGIC_V1.to_bytes(4, "big", signed=True)
+    record[BODY_AT : BODY_AT + 2] = bytes([size]) + b"T" * size
+    assert stop(patched(record, 0, "i", len(record))) == (0, R.BAD_SIZE, 0)
+
+
 @pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30, -1])
 def test_v6_bits_of_a_record_too_small_for_them_are_bad(sys_flag):
     smallest = sealed(b"", "")
