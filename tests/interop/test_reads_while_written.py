@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 
@@ -80,7 +81,8 @@ def while_running(process: subprocess.Popen[str], place: Path) -> Iterator[None]
         if place.exists():
             yield
         else:
-            time.sleep(0.02)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
 
 
 def by_view(store: Path) -> Offsets:
@@ -91,7 +93,8 @@ def by_view(store: Path) -> Offsets:
             offsets = found.setdefault((key.topic, key.queue_id), [])
             for batch in view.messages(key):
                 offsets += batch.columns["queue_offset"].tolist()
-        assert view.damage.findings == []
+        damage = "; ".join(map(str, view.damage.findings))
+        assert not damage, damage
     return found
 
 

@@ -185,9 +185,16 @@ def test_batch_with_a_fault_and_a_wrong_message_is_refused_the_same():
 # --- append ----------------------------------------------------------------------------------
 
 ENVELOPE = {
-    "queue_id": 0, "sys_flag": 0, "born_timestamp": 0,
-    "born_host": bytes(8), "store_host": bytes(8), "reconsume_times": 0,
-    "prepared_transaction_offset": 0, "version": 1, "trailing": True, "reserve_crc": True,
+    "queue_id": 0,
+    "sys_flag": 0,
+    "born_timestamp": 0,
+    "born_host": bytes(8),
+    "store_host": bytes(8),
+    "reconsume_times": 0,
+    "prepared_transaction_offset": 0,
+    "version": 1,
+    "trailing": True,
+    "reserve_crc": True,
 }
 APPEND_FAULTS = {name: first_fault(name) for name in FAULTS if name in {*ENVELOPE, "topic"}}
 APPEND_FAULTS |= WRONG_MESSAGES

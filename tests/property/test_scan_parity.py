@@ -156,6 +156,19 @@ def test_every_value_of_a_length_is_read_the_same(log, data):
     assert_same_scan(changed, start, base_offset=log.base_offset)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_topic_of_every_length_is_read_the_same(version):
+    """Also where the signed length of version 1 has no room for it: 128 is -128."""
+    head = record(b"", 0, version, properties=b"")[:88]
+    lengths = range(300) if version == 1 else (0, 127, 128, 255, 256, 32767, 32768, 65535)
+    for size in lengths:
+        length = (size & (1 << 8 * version) - 1).to_bytes(version, "big")
+        made = bytearray(head + length + b"t" * size + bytes(2))
+        struct.pack_into(">i", made, 0, len(made))
+        count = assert_same_scan(made, checks=(0,))[0][0]
+        assert count == (size <= (127 if version == 1 else 32767))
+
+
 # --- places ----------------------------------------------------------------------------------
 
 
