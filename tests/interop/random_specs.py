@@ -16,7 +16,7 @@ Item = dict[str, Any]
 """One put of a spec."""
 
 Spec = dict[str, Any]
-"""The input of the driver's `write`; reference/README.md explains it."""
+"""The input of the driver's `write`: options, messages, how to stop; StoreWriter.java reads it."""
 
 _ALL = ("5.3.3", "4.9.7", "4.6.0")
 _TOPICS = ("A", "Bb-topic", "%RETRY%g", "x" * 100)

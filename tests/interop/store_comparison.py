@@ -36,10 +36,10 @@ def differences(answer: Answer, view: OfflineStore, known: Circumstances) -> lis
         return [*_refused(view, known)]
     if _cuts_earlier(answer, view, known) or _claims_another_place(answer, view):
         return [*_messages(answer, view, until=min(answer.log[1], view.max_offset))]
-    apart = _queue_of_skipped_record(answer, view, known)
+    apart = _whole_queues(view, known)
     return [
         *_messages(answer, view, without=apart),
-        *_bounds(answer, view, without=apart),
+        *_bounds(answer, view, known, without=apart),
         *_keys(answer, view, known),
         *_times(answer, view, known, without=apart),
     ]
@@ -70,20 +70,18 @@ def _claims_another_place(answer: Answer, view: OfflineStore) -> bool:
     return view.max_offset < answer.log[1] and view.max_offset in passed_over
 
 
-def _queue_of_skipped_record(
-    answer: Answer, view: OfflineStore, known: Circumstances
-) -> QueueKey | None:
-    """Return the queue of the one record that 5.3.3 passes over when it fills queues anew.
+def _whole_queues(view: OfflineStore, known: Circumstances) -> frozenset[QueueKey]:
+    """Return the queues we show as they were before queue files were damaged.
 
-    After a clean stop it goes on strictly behind what the other queues hold; we do not skip it.
+    RocketMQ may show less: it dispatches strictly behind what the other queues hold (5.3.3), puts
+    units behind a gap at the end, and fills no hole.
     """
-    if not known.is_5x or not known.is_clean or "queue" not in known.damage:
-        return None
-    shown = {line["physicalOffset"] for line in answer.messages}
-    only_ours = [line for line in _our_lines(view) if line["physicalOffset"] not in shown]
-    if len(only_ours) == 1 and only_ours[0] in map(_theirs, known.undamaged.messages):
-        return _key_of(only_ours[0])
-    return None
+    if "queue" not in known.damage:
+        return frozenset()
+    before: dict[QueueKey, list[Line]] = {}
+    for line in map(_theirs, known.undamaged.messages):
+        before.setdefault(_key_of(line), []).append(line)
+    return frozenset(key for key in view.queues if [*_queue_lines(view, key)] == before.get(key))
 
 
 def _reported(view: OfflineStore) -> set[int]:
@@ -100,13 +98,17 @@ def _reported(view: OfflineStore) -> set[int]:
 
 
 def _messages(
-    answer: Answer, view: OfflineStore, *, until: int = 1 << 62, without: QueueKey | None = None
+    answer: Answer,
+    view: OfflineStore,
+    *,
+    until: int = 1 << 62,
+    without: frozenset[QueueKey] = frozenset(),
 ) -> Iterator[str]:
     ours, theirs = (
         {
             _place(line): line
             for line in lines
-            if _key_of(line) != without and line["physicalOffset"] < until
+            if _key_of(line) not in without and line["physicalOffset"] < until
         }
         for lines in (_our_lines(view), map(_theirs, answer.messages))
     )
@@ -114,15 +116,21 @@ def _messages(
     bad = _reported(view)
     theirs = {place: line for place, line in theirs.items() if place in ours or place[3] not in bad}
     lacking = [place for place in theirs if place not in ours]
-    extra = [place for place in ours if place not in theirs]
+    extra = [place for place in ours if place not in theirs and not _impossible_host(ours[place])]
     if lacking:
         yield f"{len(lacking)} messages only RocketMQ shows: {_some(lacking)}"
     if extra:
         yield f"{len(extra)} messages only we show: {_some(extra)}"
     for place in theirs.keys() & ours.keys():
         yield from _fields_apart(place, theirs[place], ours[place])
-    if not lacking and not extra and [*ours] != [*theirs]:
+    if ours.keys() == theirs.keys() and [*ours] != [*theirs]:
         yield "the messages come in another order"
+
+
+def _impossible_host(line: Line) -> bool:
+    """Tell whether a flipped bit made a port that no host has: RocketMQ decodes no such record."""
+    ports = (int(line[name].rpartition(":")[2]) for name in ("bornHost", "storeHost"))
+    return any(not 0 <= port <= 65535 for port in ports)
 
 
 def _fields_apart(place: Place, theirs: Line, ours: Line) -> Iterator[str]:
@@ -200,18 +208,26 @@ def _key_of(line: Line) -> QueueKey:
     return QueueKey(line["unit"]["topic"], line["unit"]["queueId"])
 
 
-def _bounds(answer: Answer, view: OfflineStore, *, without: QueueKey | None) -> Iterator[str]:
+def _bounds(
+    answer: Answer, view: OfflineStore, known: Circumstances, *, without: frozenset[QueueKey]
+) -> Iterator[str]:
     ours = {key: (queue.min_offset, queue.max_offset) for key, queue in view.queues.items()}
     theirs = {
         QueueKey(line["topic"], line["queueId"]): (line["minOffset"], line["maxOffset"])
         for line in answer.queues
     }
     for line in answer.missing:
+        key = _key_of(line)
         if line["storeSize"] == 0:  # 4.x takes the first unit of a queue full of zeros for one
-            theirs.pop(_key_of(line), None)
+            theirs.pop(key, None)
+        elif not known.is_5x and key in ours and key in theirs:
+            # 4.x looks for the lowest offset in the first file only, and that may be all expired.
+            lowest, end = theirs[key]
+            if line["unit"]["queueOffset"] == lowest < ours[key][0]:
+                theirs[key] = (lowest + 1, end)
     for key in sorted(ours.keys() | theirs.keys()):
         # RocketMQ names no queue that is empty.
-        if key != without and ours.get(key, (0, 0)) != theirs.get(key, (0, 0)):
+        if key not in without and ours.get(key, (0, 0)) != theirs.get(key, (0, 0)):
             yield f"bounds of {key}: RocketMQ {theirs.get(key)}, ours {ours.get(key)}"
     log = (view.min_offset, view.max_offset)
     if log != answer.log:
@@ -265,7 +281,7 @@ def _with_key(line: Line) -> list[int]:
 
 
 def _times(
-    answer: Answer, view: OfflineStore, known: Circumstances, *, without: QueueKey | None
+    answer: Answer, view: OfflineStore, known: Circumstances, *, without: frozenset[QueueKey]
 ) -> Iterator[str]:
     if not known.is_5x and known.damage.startswith("lose_queue"):
         return  # 4.x goes by the times at which queue files were modified, and these are new
@@ -273,7 +289,7 @@ def _times(
         return  # RocketMQ takes a record that is gone for one of the year 1969
     for line in answer.times:
         key, time = QueueKey(line["topic"], line["queueId"]), line["timestamp"]
-        if key not in view.queues or key == without or "error" in line:
+        if key not in view.queues or key in without or "error" in line:
             continue
         if known.is_5x:
             ours = [view.offset_by_time(key, time, boundary) for boundary in Boundary]

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.offline import KeyQuery, OfflineStore
+from rocketlake.store.offline import KeyQuery, OfflineStore, tail
 from support.reading import bodies, bounds, offsets, walked
 from support.store_builder import StoreBuilder
 
@@ -127,3 +127,23 @@ def test_more_files_than_descriptors_are_read(tmp_path):
         assert bodies(store) == [b"%d" % number for number in range(200)]
         assert len(store._readers._open) <= 64
     assert len(store._readers._open) == 0
+
+
+def test_record_half_written_while_the_end_is_looked_for_is_no_damage(builder, monkeypatch):
+    """The writer goes on between the walk that finds it torn and the look at what lies behind."""
+    root = builder.unclean().write()
+    path = builder.log_path(0)
+    whole = path.read_bytes()
+    cut = builder.placed[3].physical_offset + 60
+    path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+    look = tail.find_end
+
+    def look_then_write(*arguments):
+        found = look(*arguments)
+        path.write_bytes(whole)
+        return found
+
+    monkeypatch.setattr(tail, "find_end", look_then_write)
+    with OfflineStore(root) as store:
+        assert store.max_offset == builder.end
+        assert store.damage.count == 0

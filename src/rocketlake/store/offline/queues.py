@@ -6,6 +6,7 @@ point behind the end of the log left out, and behind them the units that dispatc
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -118,10 +119,12 @@ class QueueView:
         """
         index = max(len(self.files) - 3, 0)
         self.end_index = self.first_index
+        for before, after in pairwise(self.files):
+            if after.base_offset - before.base_offset > self.file_size:
+                number = before.base_offset // self.kind.unit_size + self.file_units()
+                damage.report(after.path, 0, f"the queue's file for {number} is missing")
         for file in self.files[index:]:
             first = file.base_offset // self.kind.unit_size
-            if self.end_index > self.first_index and first != self.end_index:
-                damage.report(file.path, 0, f"the queue's file for {self.end_index} is missing")
             self._note_shape(file, damage)
             count = self._valid_units(file)
             self.end_index = first + count
@@ -133,7 +136,12 @@ class QueueView:
 
     def _note_end(self, file: OffsetFile, count: int, damage: Damage) -> None:
         position = count * self.kind.unit_size
-        if any(self._readers.read(file.path, position, self.kind.unit_size)):
+        if count < self.file_units() and file is not self.files[-1]:
+            text = f"the units of {self.key} end here, before the file behind"
+            damage.report(file.path, position, text)
+            return
+        unit = self._readers.read(file.path, position, self.kind.unit_size)
+        if count < self.file_units() and any(unit):
             damage.report(file.path, position, f"no valid unit; {self.key} is cut here")
 
     def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
@@ -323,9 +331,10 @@ def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> in
     """Return the size of a queue's files: the given one, that of the files, or the default."""
     if given is not None:
         return -(-given // kind.unit_size) * kind.unit_size
-    candidates = [max(file.size // kind.unit_size * kind.unit_size, 0) for file in files]
+    counts = Counter(file.size // kind.unit_size * kind.unit_size for file in files)
+    usual = sorted(counts, key=lambda size: (counts[size], size), reverse=True)
     steps = [b.base_offset - a.base_offset for a, b in pairwise(files)]
-    for size in (*steps, *candidates, kind.default_file_size):
+    for size in (*usual, *steps, kind.default_file_size):
         if size > 0 and all(file.base_offset % size == 0 for file in files):
             return size
     return kind.default_file_size

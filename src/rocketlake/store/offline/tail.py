@@ -105,6 +105,19 @@ def find_end(
     return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
 
 
+def settle(log: LogView, tail: Tail, checks: Check) -> Tail:
+    """Look again where good records lie behind a bad one: it may have been half written.
+
+    A writer appends in order, so one that is still bad once others stand behind it stays bad.
+    """
+    while records_behind(log, tail) is not None:
+        end, stop = _walk_on(log, tail.end_offset, checks, None)
+        if end <= tail.end_offset:
+            return tail
+        tail = Tail(end if stop is None else stop.physical_offset, tail.started_at, stop)
+    return tail
+
+
 def _walk_on(
     log: LogView, begin: int, checks: Check, on_bytes: Callable[[int], None] | None
 ) -> tuple[int, Stop | None]:

@@ -108,6 +108,7 @@ class OfflineStore:
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
         found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
+        found = tail_rules.settle(self.log, found, self.checks)
         self._cut_is_told = tail_rules.report_cut(self.log, found, self.damage)
         return found
 
@@ -149,8 +150,11 @@ class OfflineStore:
             for place in self.directory.queue_dirs(family):
                 key = QueueKey(place.topic, place.queue_id)
                 files = self.directory.offset_files(place.path)
-                if self.traits.is_clean and len(files) == 1 and not files[0].size:
-                    self.damage.report(files[0].path, 0, f"the file of {key} is empty")
+                # A file that was just made is empty, but only the last of several can be that.
+                may_be_empty = [] if self.traits.is_clean and len(files) == 1 else files[-1:]
+                for file in files:
+                    if not file.size and file not in may_be_empty:
+                        self.damage.report(file.path, 0, f"the file of {key} is empty")
                 files = [f for f in files if f.size]
                 if not files and key in found:
                     continue
