@@ -222,6 +222,16 @@ def test_append_with_up_to_two_faults_is_answered_the_same(name, room):
     assert differences(calls) == {}
 
 
+def test_append_into_every_room_around_its_size_is_answered_the_same():
+    """What does not fit is not written either."""
+    size = pure.append(*append_with([])[1:])
+    calls = {}
+    for extra, name in product(range(-12, 20), ("append", "append_batch")):
+        calls[name, extra] = append_with([], name, size + extra)
+        calls[name, extra, "second"] = append_with([], name, 2 * size + extra)
+    assert differences(calls) == {}
+
+
 # --- seal ------------------------------------------------------------------------------------
 
 

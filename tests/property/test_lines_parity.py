@@ -4,6 +4,7 @@ import base64
 import json
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from log_strategies import damaged_logs, garbage, i64, logs, property_bytes
@@ -18,7 +19,20 @@ pytestmark = needs_native
 
 HOST = Endpoint(bytes([10, 0, 0, 2]), 10911).encode()
 pieces = st.sampled_from(
-    [b"\x01", b"\x02", b"a", b"ab", b'"', b"\\", b"\n", b"\x1f", b"\x7f", b"\xff", "é".encode()]
+    [
+        b"\x01",
+        b"\x02",
+        b"a",
+        b"ab",
+        b'"',
+        b"\\",
+        b"\n",
+        b"\x1f",
+        b"\x7f",
+        b"\xff",
+        b"\xfe",
+        "é".encode(),
+    ]
 )
 
 
@@ -69,6 +83,25 @@ def test_properties_are_printed_the_same(properties):
     line = json.loads(lines_of(data, rows_of(data), [0], False))
     assert line["properties"] == pure.decode_properties(properties)
     assert list(line["properties"]) == list(pure.decode_properties(properties))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (b"a", b"a"),
+        ("é".encode(), "é".encode()),
+        (b"\xff", b"\xfe"),
+        (b"a\xc3", b"a\xe9"),
+        (b"a", b"ab"),
+    ],
+)
+def test_names_that_become_one_are_printed_once(names):
+    properties = b"".join(name + b"\x01%d\x02" % i for i, name in enumerate(names))
+    data = record_with(properties=b"first\x01x\x02" + properties)
+    pairs = json.loads(lines_of(data, rows_of(data), [0], False), object_pairs_hook=list)
+    printed = [name for name, _ in dict(pairs)["properties"]]
+    assert len(printed) == len(set(printed))
+    assert len(printed) == 1 + len({name.decode("utf-8", "replace") for name in names})
 
 
 @given(st.lists(pieces, max_size=16).map(b"".join), st.binary(max_size=12))

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -129,6 +130,29 @@ def test_keys_are_looked_up_the_same_in_garbage(data, slots, hash_, begin, end, 
     if len(data) > 40:
         data = data[:36] + b"\0\0" + data[38:]
     assert_same("index_lookup", data, slots, hash_, begin, end, limit)
+
+
+def test_every_count_and_slot_value_of_a_small_file_is_put_the_same():
+    for count, newest, every in product(range(-1, 9), range(-1, 10), (False, True)):
+        file = bytearray(file_size(1, 8))
+        file[:40] = IndexHeader(1000, 0, 0, 0, 3, count).encode()
+        struct.pack_into(">i", file, 40, newest)
+        assert_same("index_put", file, 1, 8, 77, 4096, 5000, every)
+
+
+@pytest.mark.parametrize("room", [3, 4, 9])
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("limit", [1, 5, 1000])
+def test_circle_of_wanted_entries_is_followed_as_far_by_both(length, room, limit):
+    file = bytearray(file_size(1, room))
+    file[:40] = IndexHeader(1, 1, 0, 0, 1, (1 << 31) - 1).encode()
+    struct.pack_into(">i", file, 40, 1)
+    for number in range(1, min(length + 1, room)):
+        at = file_size(1, number)
+        struct.pack_into(">iqii", file, at, 7, number, 0, number % length + 1)
+    kind, found = assert_same("index_lookup", bytes(file), 1, 7, 0, 1 << 60, limit)
+    assert kind == "list"
+    assert 1 <= len(found) <= min(limit, room)
 
 
 # --- hashes ----------------------------------------------------------------------------------

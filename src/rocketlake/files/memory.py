@@ -72,15 +72,19 @@ class PosixMap:
         self._size = size
         self.buffer = memoryview(memory).cast("B")
 
-    def populate(self, position: int, size: int) -> bool:
-        """Bring pages into memory, ready to be written; their bytes stay as they are."""
+    def populate(self, position: int, size: int, *, may_touch: bool = True) -> bool:
+        """Bring pages into memory, ready to be written; their bytes stay as they are.
+
+        Where the system has no call for it, pages are touched, unless somebody may be writing to
+        them: False then.
+        """
         size = min(size, self._size - position)
         if not self._address or size <= 0:
             return False
         if self._call(_libc.madvise, position, size, _MADV_POPULATE_WRITE):
             return True
-        if ctypes.get_errno() != errno.EINVAL:
-            return False  # no space behind a page: touching it would end the process
+        if ctypes.get_errno() != errno.EINVAL or not may_touch:
+            return False  # perhaps no space behind a page: touching it would end the process
         pages = self.buffer[position : position + size : PAGE_SIZE]
         pages[:] = bytes(pages)
         return True

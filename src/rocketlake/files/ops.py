@@ -83,8 +83,11 @@ class MemoryMap(Protocol):
 
     buffer: memoryview
 
-    def populate(self, position: int, size: int) -> bool:
-        """Bring pages into memory, ready to be written; their bytes stay as they are."""
+    def populate(self, position: int, size: int, *, may_touch: bool = True) -> bool:
+        """Bring pages into memory, ready to be written; their bytes stay as they are.
+
+        False where that is only possible by touching them, and they may not be touched.
+        """
         ...
 
     def lock(self, position: int, size: int) -> bool:

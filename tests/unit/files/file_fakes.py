@@ -93,8 +93,8 @@ class FakeMap:
         self.calls = []
         self._locks = locks
 
-    def populate(self, position, size):
-        self.calls.append(("populate", position, size))
+    def populate(self, position, size, *, may_touch=True):
+        self.calls.append(("populate", position, size) if may_touch else ("ahead", position, size))
         return True
 
     def lock(self, position, size):

@@ -437,7 +437,9 @@ def test_queue_file_that_exists_takes_space_when_it_is_needed(ops, path):
     file.cut(4)
     file.prepare_append()
     assert path.stat().st_blocks * 512 == PAGE
-    file.append(b"unit")
+    assert ops.count("map") == 0
+    assert file.append(b"unit")
+    assert path.read_bytes()[:9] == b"unitunit\0"
     assert path.stat().st_blocks * 512 == 64 << 10
     file.shutdown(0)
 

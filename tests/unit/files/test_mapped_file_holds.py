@@ -1,5 +1,6 @@
 """Slices, holds, and files that go away while somebody reads."""
 
+import sys
 import threading
 
 import numpy as np
@@ -221,6 +222,15 @@ def test_closed_file_has_no_buffer_to_write_to(file):
         file.buffer[0:1] = b"x"
 
 
+@pytest.fixture
+def _busy_threads():
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("_busy_threads")
 def test_holds_of_many_threads_are_counted(file):
     def work():
         for _ in range(2000):
@@ -232,6 +242,7 @@ def test_holds_of_many_threads_are_counted(file):
         thread.start()
     for thread in threads:
         thread.join()
+    assert (file._holds, file.is_closed) == (1, False)
     assert file.shutdown(1000), "every hold was given back"
 
 

@@ -3,7 +3,7 @@
 import pytest
 from file_fakes import PAGE, SIZE, FakeMap
 
-from rocketlake.files.mapped_file import FileTraits
+from rocketlake.files.mapped_file import QUEUE_FILES, FileTraits
 from rocketlake.files.ops import Advice
 
 STEP = 8 << 20
@@ -86,3 +86,36 @@ def test_file_that_goes_away_is_neither_warmed_nor_advised(make):
 
 def test_advice_is_passed_on(make):
     assert make().advise(Advice.RANDOM)
+
+
+def test_pages_are_brought_in_ahead_of_the_appender(make):
+    file = make()
+    file._map.close()
+    file._map = FakeMap(file.size, locks=True)
+    file.wrote = 100
+    assert file.populate_ahead(50)
+    assert file.populate_ahead(10 * SIZE)
+    assert file._map.calls == [("ahead", 100, 50), ("ahead", 100, SIZE - 100)]
+    file.destroy(0)
+    assert not file.populate_ahead(50)
+
+
+def test_pages_of_real_memory_are_brought_in_ahead(make, path):
+    file = make()
+    file.append(b"abc")
+    assert file.populate_ahead(SIZE)
+    assert path.read_bytes() == b"abc" + bytes(SIZE - 3)
+
+
+def test_sparse_file_is_not_read_ahead_until_it_is_full(make):
+    file = make(QUEUE_FILES)
+    file._map.close()
+    file._map = FakeMap(file.size, locks=True)
+    file.buffer = file._map.buffer
+    file.append(b"unit")
+    assert file._map.calls == [("advise", Advice.RANDOM)]
+    file.flush(0)
+    file.append(bytes(SIZE - 4))
+    assert file._map.calls == [("advise", Advice.RANDOM)]
+    file.flush(0)
+    assert file._map.calls == [("advise", Advice.RANDOM), ("advise", Advice.NORMAL)]

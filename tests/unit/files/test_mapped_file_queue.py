@@ -375,11 +375,14 @@ def test_commit_goes_one_file_at_a_time_and_flush_follows(open_queue):
 
 def test_flush_goes_on_when_the_file_it_stood_in_is_gone(open_queue):
     queue = open_queue()
-    fill(queue, 3)
-    queue.files[0].destroy(0)
-    queue.files = queue.files[1:]
+    fill(queue, 4)
+    queue.flush(0)
+    assert queue.flushed_where == SIZE
+    for file in queue.files[:2]:
+        file.destroy(0)
+    queue.files = queue.files[2:]
     assert queue.flush(0)
-    assert queue.flushed_where == 2 * SIZE
+    assert queue.flushed_where == 3 * SIZE
 
 
 def test_what_a_crash_left_is_flushed_from_an_offset_on(open_queue, tmp_path, ops):

@@ -117,6 +117,12 @@ def test_pages_are_touched_where_the_system_cannot_bring_them_in(mapped, monkeyp
     assert bytes(mapped.buffer) == bytes(range(256)) * (SIZE // 256)
 
 
+def test_pages_that_others_write_to_are_not_touched(mapped, monkeypatch):
+    assert mapped.populate(0, SIZE, may_touch=False)
+    monkeypatch.setattr(memory_module._libc, "madvise", refuse(errno.EINVAL))
+    assert not mapped.populate(0, SIZE, may_touch=False)
+
+
 def test_pages_without_space_are_not_touched(mapped, monkeypatch):
     monkeypatch.setattr(memory_module._libc, "madvise", refuse(errno.EFAULT))
     assert not mapped.populate(0, SIZE)
