@@ -55,9 +55,10 @@ class Preallocator(BackgroundService):
         warm_up: WarmUp | None = None,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,
+        is_daemon: bool = False,
     ) -> None:
         """With a stock, `obtain` gives up at once when its buffers are used up [fastFail…]."""
-        super().__init__("rocketlake-preallocator")
+        super().__init__("rocketlake-preallocator", is_daemon=is_daemon)
         self._factory = factory
         self._stock = stock
         self._warm_up = warm_up

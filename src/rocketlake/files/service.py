@@ -17,12 +17,16 @@ class BackgroundService(ABC):
     after the run in progress and then calls `run_last` in the caller's thread. Tests call
     `run_once` themselves and start nothing.
 
+    The thread is no daemon: a program that ends without `close` waits for it, and `atexit` hooks
+    come only after that wait. Whoever closes from such a hook asks for a daemon.
+
     Thread-safety: `wakeup`, `start` and `close` may be called from any thread. `run_once` and
     `run_last` are never called by two threads at a time.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_daemon: bool = False) -> None:
         self.name = name
+        self._is_daemon = is_daemon
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._life = threading.Lock()
@@ -60,7 +64,9 @@ class BackgroundService(ABC):
         """Make the thread; a second call does nothing, and so does one after `close`."""
         with self._life:
             if self._thread is None and not self.is_closing:
-                self._thread = threading.Thread(target=self._run, name=self.name, daemon=False)
+                self._thread = threading.Thread(
+                    target=self._run, name=self.name, daemon=self._is_daemon
+                )
                 self._thread.start()
 
     def wakeup(self) -> None:

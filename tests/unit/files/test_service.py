@@ -1,5 +1,7 @@
 """Background services: when they run, how they end, and that a failure does not end them."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -139,6 +141,24 @@ def test_thread_is_named_and_keeps_the_program_until_it_is_closed(make):
     service = make()
     service.start()
     assert (service._thread.name, service._thread.daemon) == ("counter", False)
+
+
+def test_thread_of_a_daemon_keeps_no_program():
+    """So that an exit hook can close it: those come after the wait for threads that are none."""
+    code = (
+        "import atexit\n"
+        "from rocketlake.files.service import BackgroundService\n"
+        "class Service(BackgroundService):\n"
+        "    def run_once(self): pass\n"
+        "    def run_last(self): print('closed')\n"
+        "service = Service('s', is_daemon=True)\n"
+        "atexit.register(service.close)\n"
+        "service.start()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, timeout=WAIT_S
+    )
+    assert ran.stdout == b"closed\n"
 
 
 def test_run_that_fails_is_tried_again(make, caplog, monkeypatch):
