@@ -27,6 +27,8 @@ from types import SimpleNamespace
 sys.path[:0] = {path!r}
 from twins import answer
 from rocketlake.format._kernel import {kernel} as kernel
+host, most = bytes(8), 1 << 31
+frame = kernel.RecordFrame(b"T", 0, 0, host, host, 0, 0, 1, True, True, most, most, most, False)
 print(answer(kernel, {name!r}, *{arguments}))
 """
 
@@ -76,6 +78,30 @@ FAR_OUTSIDE = {
         "index_lookup",
         f"[bytes(1000), {MAX}, 123456789, {MIN}, {MAX}, 9]",
     ),
+    "put of many with 2^62 slots": (
+        "put_entries",
+        f"[bytearray(1000), {1 << 62}, 3, bytes(8), bytes(16), bytes(16), False]",
+    ),
+    "put of many with 2^62 entries and a large count": (
+        "put_entries",
+        f"[{COUNT_OF_2_30}, 10, {1 << 62}, bytes(8), bytes(16), bytes(16), False]",
+    ),
+    "put of many behind a large count": (
+        "put_entries",
+        f"[{COUNT_OF_2_30}, 10, 40, bytes(8), bytes(16), bytes(16), False]",
+    ),
+    "walk with the most slots": (
+        "index_walk",
+        f"[bytes(1000), {MAX}, 123456789, 0, {MIN}, {MAX}, bytearray(80)]",
+    ),
+    "walk from the last entry": (
+        "index_walk",
+        f"[{COUNT_OF_2_30}, 10, 5, {MAX}, {MIN}, {MAX}, bytearray(80)]",
+    ),
+    "walk from the first entry of all": (
+        "index_walk",
+        f"[{COUNT_OF_2_30}, 10, 5, {MIN}, {MIN}, {MAX}, bytearray(80)]",
+    ),
     "topics of the most rows": (
         "intern_topics",
         f"[b'', bytes(104), {MAX}, bytearray(4)]",
@@ -83,13 +109,12 @@ FAR_OUTSIDE = {
     "seal at the last position": ("seal", f"[bytearray(200), {MAX}, 0, 0, 0, True]"),
     "append at the last position": (
         "append",
-        f"[bytearray(9), {MAX}, None, b'T', (0, 0, 0, b'', b'', 0, 0, 1, True, True), 0, 0, 0]",
+        f"[bytearray(9), {MAX}, None, frame, 0, 0, 0, 0]",
     ),
     "append of the last offsets": (
         "append_batch",
         f"[bytearray(500), 0, [SimpleNamespace(body=b'', flag=0, properties={{}}, keys=[], "
-        f"tags=None)] * 3, b'T', (0, 0, 0, bytes(8), bytes(8), 0, 0, 1, True, True), "
-        f"{MAX}, {MAX}, {MAX}]",
+        f"tags=None)] * 3, frame, {MAX}, {MAX}, {MAX}, {MAX}]",
     ),
     "place at the last position": (
         "scan_at",
@@ -146,6 +171,15 @@ def test_index_with_a_number_beyond_its_field_is_answered_the_same():
     entries = [(1 << 31, 0, 0), (-(1 << 31) - 1, 0, 0), (0, 1 << 63, 0), (0, 0, 1 << 63)]
     calls = {entry: ("index_put", file, 5, 10, *entry, False) for entry in entries}
     calls |= {hash_: ("index_lookup", file, 5, hash_, 0, 0, 9) for hash_ in (1 << 31, -(1 << 63))}
+    out = bytearray(8)
+    for place, number in product(range(5), (*BEYOND, 1 << 31)):
+        arguments = [5, 0, 0, 0, 0]
+        arguments[place] = number
+        calls["walk", place, number] = ("index_walk", file, *arguments, out)
+    for place, number in product(range(2), BEYOND):
+        shape = [5, 10]
+        shape[place] = number
+        calls["put", place, number] = ("put_entries", file, *shape, b"", b"", b"", False)
     assert differences(calls) == {}
 
 

@@ -12,6 +12,10 @@ class ManualClock:
         """Return Unix milliseconds."""
         return self._now_ms + self._passed_ms
 
+    def now_ns(self) -> int:
+        """Return Unix nanoseconds."""
+        return self.now_ms() * 1_000_000
+
     def monotonic_s(self) -> float:
         """Return seconds since an unknown moment."""
         return 1000.0 + self._passed_ms / 1000

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rocketlake.cli.lines import BodyForm, body_text
 from rocketlake.cli.screen import printable, time_text
 from rocketlake.cli.select import Found
-from rocketlake.model.message import StoredMessage
+from rocketlake.format.record import StoredMessage
 
 _BODY_MAX = 60
 _WIDTH_MAX = 48

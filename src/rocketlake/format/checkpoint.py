@@ -10,12 +10,16 @@
 """
 
 import struct
+from typing import Final
 
 from msgspec import Struct
 
 from rocketlake.format import layout
 
 _FIELDS = struct.Struct(">qqqqq")
+
+FIELDS_SIZE: Final = _FIELDS.size
+FIELDS_SIZE_4X: Final = 24  # the first three
 _SLACK_MS = 3000
 
 

@@ -39,6 +39,7 @@ _ENTRY = struct.Struct(">iqii")
 key_hash = _KERNEL.key_hash
 put = _KERNEL.index_put
 lookup = _KERNEL.index_lookup
+walk = _KERNEL.index_walk
 
 
 class IndexHeader(Struct, frozen=True):

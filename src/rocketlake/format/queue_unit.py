@@ -61,6 +61,11 @@ class QueueUnit(Struct, frozen=True, gc=False):
         """Return the 20 bytes."""
         return _UNIT.pack(self.physical_offset, self.size, self.tags_code)
 
+    @classmethod
+    def decode(cls, data: Buffer, position: int = 0) -> "QueueUnit":
+        """Read the unit at a position; of a batch unit, the fields that both kinds have."""
+        return cls(*_UNIT.unpack_from(data, position))
+
 
 class BatchUnit(Struct, frozen=True, kw_only=True, gc=False):
     """One record of a batch queue, which stands for `batch_size` messages."""
@@ -78,6 +83,22 @@ class BatchUnit(Struct, frozen=True, kw_only=True, gc=False):
         return _BATCH_UNIT.pack(
             *(self.physical_offset, self.size, self.tags_code, self.store_timestamp),
             *(self.base_queue_offset, self.batch_size, self.compacted_offset, 0),
+        )
+
+    @classmethod
+    def decode(cls, data: Buffer, position: int = 0) -> "BatchUnit":
+        """Read the unit at a position."""
+        place, size, code, stored, base, count, compacted, _ = _BATCH_UNIT.unpack_from(
+            data, position
+        )
+        return cls(
+            physical_offset=place,
+            size=size,
+            tags_code=code,
+            store_timestamp=stored,
+            base_queue_offset=base,
+            batch_size=count,
+            compacted_offset=compacted,
         )
 
 

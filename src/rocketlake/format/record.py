@@ -5,8 +5,8 @@ serves dispatch, recovery, verification, consumers and Spark.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +14,34 @@ from msgspec import Struct
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
-from rocketlake.format._kernel.codes import Check, StopReason
-from rocketlake.model import flags
+from rocketlake.format._kernel.codes import Check, ReadStop, StopReason
 from rocketlake.model import properties as names
 from rocketlake.model.endpoint import Endpoint
-from rocketlake.model.message import Message, StoredMessage
+from rocketlake.model.message import Message
+
+if TYPE_CHECKING:
+    from rocketlake.format._kernel.pure import StoredMessage
+else:
+    StoredMessage = _KERNEL.StoredMessage
 
 __all__ = [
     "ROW_DTYPE",
     "Check",
     "Envelope",
+    "ReadStop",
     "RecordColumns",
     "Scan",
     "StopReason",
+    "StoredMessage",
     "crc31",
     "decode_properties",
     "encode",
     "encode_batch",
     "encode_properties",
+    "message_properties",
+    "read_columns",
+    "read_units",
+    "reason_text",
     "reencode",
     "scan",
     "scan_at",
@@ -64,6 +74,19 @@ crc31 = _KERNEL.crc31
 seal = _KERNEL.seal
 encode_properties = _KERNEL.encode_properties
 decode_properties = _KERNEL.decode_properties
+message_properties = _KERNEL.message_properties
+read_units = _KERNEL.read_units
+read_columns = _KERNEL.read_columns
+
+_REASONS: Mapping[int, str] = {
+    StopReason.END_OF_DATA: "bytes that were never written",
+    StopReason.END_OF_FILE: "the end of a file",
+    StopReason.TORN: "a record reaches beyond the end",
+    StopReason.BAD_MAGIC: "no record begins here",
+    StopReason.BAD_SIZE: "the lengths of a record do not add up",
+    StopReason.BAD_CRC: "a record does not have its checksum",
+    StopReason.BAD_OFFSET: "a record of another place of the log",
+}
 
 
 class RecordColumns:
@@ -95,15 +118,17 @@ class RecordColumns:
         names_ = _KERNEL.intern_topics(self.buffer, _raw(self.rows), len(self.rows), codes)
         return codes, [name.decode("utf-8", "replace") for name in names_]
 
-    def messages(self) -> Iterator[StoredMessage]:
-        """Yield each record as a message."""
-        view = memoryview(self.buffer)
-        for row in self.tuples():
-            yield _message(view, row)
+    def messages(self) -> list[StoredMessage]:
+        """Return each record as a message.
+
+        Raises:
+            ValueError: a row lies outside the buffer.
+        """
+        return _KERNEL.make_messages(self.buffer, _raw(np.ascontiguousarray(self.rows)))
 
     def message(self, index: int) -> StoredMessage:
         """Return one record as a message."""
-        return _message(memoryview(self.buffer), self.rows[index].item())
+        return _KERNEL.make_messages(self.buffer, _raw(self.rows[[index]]))[0]
 
     def json_lines(self, tags_codes: npt.NDArray[np.int64], *, with_body: bool) -> bytes:
         """Return a JSON object and a line feed for each record, the body in base64 as stored."""
@@ -155,42 +180,13 @@ def scan_at(
     return RecordColumns(buffer, rows), reasons
 
 
+def reason_text(reason: int) -> str:
+    """Say in words why a scan stopped or a record is bad."""
+    return _REASONS.get(reason, "unreadable")
+
+
 def _raw(rows: npt.NDArray[np.void]) -> Bytes:
     return rows.view(np.uint8)
-
-
-def _message(view: memoryview, row: tuple[int, ...]) -> StoredMessage:
-    # fmt: off
-    (
-        position, physical_offset, queue_offset, born, stored, prepared, body, topic, properties,
-        size, body_crc, queue_id, flag, sys_flag, reconsume_times, body_size,
-        topic_size, properties_size,
-    ) = row
-    # fmt: on
-    born_size, store_size = flags.host_sizes(sys_flag)
-    born_at = position + layout.RECORD_BORN_HOST_AT
-    store_at = born_at + born_size + 8
-    raw_properties = bytes(view[properties : properties + properties_size])
-    return StoredMessage(
-        topic=str(view[topic : topic + topic_size], "utf-8", "replace"),
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        physical_offset=physical_offset,
-        store_size=size,
-        store_timestamp=stored,
-        born_timestamp=born,
-        born_host=Endpoint.decode(bytes(view[born_at : born_at + born_size])),
-        store_host=Endpoint.decode(bytes(view[store_at : store_at + store_size])),
-        flag=flag,
-        sys_flag=sys_flag,
-        body_crc=body_crc,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared,
-        properties=decode_properties(raw_properties),
-        raw_properties=raw_properties,
-        stored_body=bytes(view[body : body + body_size]),
-        version=1 if topic - body - body_size == 1 else 2,
-    )
 
 
 class Envelope(Struct, frozen=True, kw_only=True):

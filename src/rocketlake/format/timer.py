@@ -10,6 +10,8 @@ count 4, magic 4.
 import struct
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.format import layout
@@ -20,9 +22,29 @@ MAGIC_DELETE: Final = 4
 
 _UNIT = struct.Struct(">iqiqiqiiq")
 _SLOT = struct.Struct(">qqqii")
+_BLANK = struct.Struct(">iqi")  # rest of the file, 0, MAGIC_BLANK
 _CHECKPOINT = struct.Struct(">qqqqqqq")
 assert _UNIT.size == layout.TIMER_UNIT_SIZE
 assert _SLOT.size == layout.WHEEL_SLOT_SIZE
+assert _BLANK.size == layout.TIMER_BLANK_SIZE
+
+UNIT_DTYPE = np.dtype(
+    [
+        *(("size", ">i4"), ("previous_position", ">i8"), ("magic", ">i4"), ("write_time", ">i8")),
+        *(("delay", ">i4"), ("physical_offset", ">i8"), ("record_size", ">i4")),
+        *(("topic_hash", ">i4"), ("reserved", ">i8")),
+    ]
+)
+SLOT_DTYPE = np.dtype(
+    [
+        *(("time", ">i8"), ("first_position", ">i8"), ("last_position", ">i8")),
+        *(("count", ">i4"), ("magic", ">i4")),
+    ]
+)
+assert UNIT_DTYPE.itemsize == layout.TIMER_UNIT_SIZE
+assert SLOT_DTYPE.itemsize == layout.WHEEL_SLOT_SIZE
+
+_MAGIC_BITS: Final = 0xF
 
 
 class TimerUnit(Struct, frozen=True, kw_only=True):
@@ -67,6 +89,30 @@ class TimerUnit(Struct, frozen=True, kw_only=True):
             record_size=record_size,
             topic_hash=topic_hash,
         )
+
+
+def encode_blank(rest: int) -> bytes:
+    """Return what lies behind the last unit of a file that has so many bytes left."""
+    return _BLANK.pack(rest, 0, layout.MAGIC_BLANK)
+
+
+def is_blank(data: bytes | memoryview) -> bool:
+    """Tell whether the filler of a file begins here."""
+    if len(data) < layout.TIMER_BLANK_SIZE:
+        return False
+    magic: int = _BLANK.unpack_from(data)[2]
+    return magic == layout.MAGIC_BLANK
+
+
+def valid_units(units: npt.NDArray[np.void]) -> int:
+    """Return how many units from the first on are valid."""
+    magic = units["magic"]
+    good = (
+        (units["size"] == layout.TIMER_UNIT_SIZE)
+        & (magic & MAGIC_DEFAULT != 0)
+        & (magic & ~_MAGIC_BITS == 0)
+    )
+    return len(units) if good.all() else int(np.argmin(good))
 
 
 class WheelSlot(Struct, frozen=True):

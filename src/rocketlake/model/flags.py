@@ -33,6 +33,11 @@ def enters_queue(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_MASK in (TransactionType.NONE, TransactionType.COMMIT)
 
 
+def is_indexed(sys_flag: int) -> bool:
+    """Tell whether the keys of a record with these flags belong into the index."""
+    return sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
+
+
 def host_sizes(sys_flag: int) -> tuple[int, int]:
     """Return the encoded sizes of born host and store host."""
     return (20 if sys_flag & BORN_HOST_V6 else 8), (20 if sys_flag & STORE_HOST_V6 else 8)

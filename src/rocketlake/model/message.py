@@ -1,16 +1,14 @@
-"""Message as a producer sends it; StoredMessage as a log holds it."""
+"""Message as a producer sends it."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from datetime import datetime
 
 from msgspec import Struct
 
-from rocketlake.model import compression, properties
-from rocketlake.model.endpoint import Endpoint
-from rocketlake.model.ids import offset_message_id
+from rocketlake.model import properties
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True, gc=False):
     """A message before it is stored.
 
     `tags` and `keys` are written as the properties TAGS and KEYS, behind `properties`; a store
@@ -23,62 +21,14 @@ class Message(Struct, frozen=True, kw_only=True):
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = {}
     flag: int = 0
-
-
-class StoredMessage(Struct, frozen=True, kw_only=True, dict=True):
-    """A message as a commit log holds it.
-
-    `stored_body` are the bytes of the record and `body` the plain ones; `raw_properties` is the
-    property string as written, `properties` its map.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    store_size: int
-    store_timestamp: int
-    born_timestamp: int
-    born_host: Endpoint
-    store_host: Endpoint
-    flag: int
-    sys_flag: int
-    body_crc: int
-    reconsume_times: int
-    prepared_transaction_offset: int
-    properties: dict[str, str]
-    raw_properties: bytes
-    stored_body: bytes
-    version: int = 1
-
-    @cached_property
-    def body(self) -> bytes:
-        """The plain body.
-
-        Raises:
-            ValueError: the stored bytes are not what the flags say.
-        """
-        return compression.inflate(self.stored_body, self.sys_flag)
-
-    @property
-    def msg_id(self) -> str:
-        """The id a broker gives for this record."""
-        return offset_message_id(self.store_host.encode(), self.physical_offset)
-
-    @property
-    def tags(self) -> str | None:
-        """The tag, if there is one."""
-        return self.properties.get(properties.TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys the index was told, the unique key not among them."""
-        return split_keys(self.properties.get(properties.KEYS))
-
-    @property
-    def unique_key(self) -> str | None:
-        """The id the producer gave, if it gave one."""
-        return self.properties.get(properties.UNIQUE_KEY)
+    delay_level: int = 0
+    """Deliver after the delay of this level; 0: at once."""
+    deliver_at: datetime | int | None = None
+    """Deliver at this time: aware, or Unix milliseconds."""
+    ordering_key: str | None = None
+    """Messages with the same one go to the same queue, unless a queue is named."""
+    wait: bool = True
+    """Have the put wait for what the store waits for: flush and replicas."""
 
 
 def split_keys(text: str | None) -> list[str]:

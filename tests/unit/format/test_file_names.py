@@ -4,7 +4,13 @@ from datetime import datetime
 
 import pytest
 
-from rocketlake.format.names import index_name, is_index_name, offset_name, parse_offset_name
+from rocketlake.format.names import (
+    index_name,
+    index_name_behind,
+    is_index_name,
+    offset_name,
+    parse_offset_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +77,23 @@ def test_index_name_is_the_local_time_to_the_millisecond():
 )
 def test_index_name_has_17_digits_and_nothing_else(name, expected):
     assert is_index_name(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ("", "20260304050607089"),
+        ("20260304050607088", "20260304050607089"),
+        ("20260304050607089", "20260304050607090"),
+        ("20260304060000000", "20260304060000001"),  # summer has ended
+        ("20261231235959999", "20270101000000000"),
+        ("20280228235959999", "20280229000000000"),
+        ("99991231235959998", "99991231235959999"),
+        ("20269999999999999", "20270000000000000"),  # digits that are no time
+    ],
+)
+def test_index_name_sorts_behind_that_of_the_file_before(before, name):
+    moment = datetime(2026, 3, 4, 5, 6, 7, 89_999)  # noqa: DTZ001 - names are of local time
+    assert index_name_behind(before, moment) == name
+    assert name > before
+    assert is_index_name(name)

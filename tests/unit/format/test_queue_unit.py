@@ -222,3 +222,22 @@ def test_filter_over_many_hashes_and_units_is_membership():
 
 def test_sizes_of_units_are_those_of_the_layout():
     assert (layout.UNIT_SIZE, layout.BATCH_UNIT_SIZE, layout.EXT_UNIT_FIXED_SIZE) == (20, 46, 20)
+
+
+# --- single units ------------------------------------------------------------------------------
+
+
+def test_single_units_are_decoded_where_they_lie():
+    plain = QueueUnit(2**40, 123, -7)
+    batch = BatchUnit(
+        physical_offset=1,
+        size=2,
+        tags_code=-3,
+        store_timestamp=4,
+        base_queue_offset=5,
+        batch_size=6,
+        compacted_offset=7,
+    )
+    assert QueueUnit.decode(b"xx" + plain.encode(), 2) == plain
+    assert BatchUnit.decode(b"xx" + batch.encode(), 2) == batch
+    assert QueueUnit.decode(batch.encode()) == QueueUnit(1, 2, -3)

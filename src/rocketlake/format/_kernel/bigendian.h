@@ -38,4 +38,9 @@ static inline void rl_store64(uint8_t *p, int64_t x) {
 static inline int64_t rl_add64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 static inline int64_t rl_sub64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
+/* Who sees a store made behind the first fence sees, behind the second, all stores made before. */
+static inline void rl_publish(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+static inline void rl_observe(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+static inline void rl_prefetch(const uint8_t *p) { __builtin_prefetch(p, 1, 3); }
+
 #endif

@@ -1,4 +1,4 @@
-"""What the two kernels and their callers agree on: why a scan stopped, what it checks."""
+"""What the two kernels and their callers agree on: stop reasons, checks, traits of records."""
 
 from enum import IntEnum, IntFlag
 
@@ -34,3 +34,27 @@ class Check(IntFlag):
     RECORD_CRC_REQUIRED = 4
     """A record without the whole-record checksum is bad; the body's own is not looked at."""
     OFFSET = 8
+
+
+class ReadStop(IntEnum):
+    """Why reading the records of queue units ended."""
+
+    END = 0
+    """There are no more units, or the next one has a number that was not asked for."""
+    FULL = 1
+    """The next message would be one too many, or would have too many bytes."""
+    OUTSIDE = 2
+    """The next unit points to another part of the log."""
+    DAMAGED = 3
+    """The record of the next unit is not good; a stop reason says why."""
+
+
+class Trait(IntFlag):
+    """What dispatch has to know about a record before it looks closer."""
+
+    ENTERS_QUEUE = 1
+    """Its queue gets a unit: no transaction, or one that was committed."""
+    IS_INDEXED = 2
+    """Its keys go into the index: everything but what was rolled back."""
+    IS_SPECIAL = 4
+    """It may be delayed, an inner batch or in several queues: its properties decide."""

@@ -516,8 +516,7 @@ def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timest
     text_start(&properties)
     try:
         for message in messages:
-            value = message.body
-            body = value if type(value) is bytes else bytes(value)
+            body = body_of(message.body)
             body_size = PyBytes_GET_SIZE(body)
             plain = PyBytes_AS_STRING(body)
             properties.size = 0
@@ -581,12 +580,19 @@ cdef struct Text:
     uint8_t* data
     int64_t size
     int64_t room
+    bint is_lent  # the memory is the caller's, who does not want it freed
 
 
 cdef void text_start(Text* text) noexcept:
     text.data = NULL
     text.size = 0
     text.room = 0
+    text.is_lent = False
+
+
+cdef void text_free(Text* text) noexcept:
+    if not text.is_lent:
+        PyMem_Free(text.data)
 
 
 cdef int text_grow(Text* text, int64_t more) except -1:
@@ -594,9 +600,12 @@ cdef int text_grow(Text* text, int64_t more) except -1:
     cdef uint8_t* data
     if text.size + more > text.room:
         room = 2 * text.room + more + 256
-        data = <uint8_t*>PyMem_Realloc(text.data, room)
+        data = <uint8_t*>PyMem_Realloc(NULL if text.is_lent else text.data, room)
         if data == NULL:
             raise MemoryError
+        if text.is_lent:
+            memcpy(data, text.data, text.size)
+            text.is_lent = False
         text.data = data
         text.room = room
     return 0
@@ -650,6 +659,21 @@ cdef int write_properties(Text* out, object properties) except -1:
     return 0
 
 
+cdef str keys_text(object keys):
+    """Join keys; one that would be written as several, or as its characters, is refused."""
+    if isinstance(keys, str):
+        raise TypeError("keys are a list of texts, not one text")
+    cdef str text = " ".join(keys)
+    if text.count(" ") != len(keys) - 1:
+        raise ValueError("a key holds a blank, which separates keys")
+    return text
+
+
+cdef bytes body_of(object value):
+    """Take the bytes of a body; bytes() would make some of a number or a list, too."""
+    return value if type(value) is bytes else bytes(memoryview(value))
+
+
 cdef int write_message_properties(Text* out, object message, bint trailing) except -1:
     properties = message.properties
     keys = message.keys
@@ -659,7 +683,7 @@ cdef int write_message_properties(Text* out, object message, bint trailing) exce
     if properties:
         write_properties(out, properties)
     if keys and "KEYS" not in <dict>properties:
-        write_property(out, "KEYS", " ".join(keys))
+        write_property(out, "KEYS", keys_text(keys))
     if tags and "TAGS" not in <dict>properties:
         write_property(out, "TAGS", tags)
     if out.size and not trailing:
@@ -768,104 +792,7 @@ def key_hash(topic, key):
 
 # --- index -------------------------------------------------------------------------------------
 
-def index_put(uint8_t[::1] buffer not None, slots_, entries_, hash__, physical_offset_,
-              store_timestamp_, bint count_every_put):
-    """Add an entry to an index file and update its header; False if the file is full."""
-    cdef int64_t slots = to_i64(slots_), entries = to_i64(entries_)
-    cdef int32_t hash_ = to_i32(hash__)
-    cdef int64_t physical_offset = to_i64(physical_offset_)
-    cdef int64_t store_timestamp = to_i64(store_timestamp_)
-    cdef int64_t length = buffer.shape[0]
-    cdef int64_t first_entry = entries_start(slots, length)
-    cdef int64_t begin, diff
-    cdef int32_t count, previous
-    cdef uint8_t* data = &buffer[0] if length else NULL
-    cdef uint8_t* slot
-    cdef uint8_t* entry
-    if first_entry < 0 or entries < 0 or entries > (length - first_entry) // INDEX_ENTRY_SIZE:
-        raise ValueError(f"{length} bytes do not hold {slots} slots and {entries} entries")
-    begin = rl_load64(data)
-    count = rl_load32(data + 36)
-    if count < 1:
-        count = 1
-    if count >= entries:
-        return False
-    slot = data + INDEX_HEADER_SIZE + floor_mod(hash_, slots) * INDEX_SLOT_SIZE
-    previous = rl_load32(slot)
-    if previous <= 0 or previous > count:
-        previous = 0
-    diff = rl_sub64(store_timestamp, begin)
-    if begin <= 0 or diff < 0:
-        diff = 0
-    diff = min(diff // 1000, <int64_t>MAX_I32)
-    entry = data + first_entry + <int64_t>count * INDEX_ENTRY_SIZE
-    rl_store32(entry, hash_)
-    rl_store64(entry + 4, physical_offset)
-    rl_store32(entry + 12, <int32_t>diff)
-    rl_store32(entry + 16, previous)
-    rl_store32(slot, count)
-    if count <= 1:
-        rl_store64(data, store_timestamp)
-        rl_store64(data + 16, physical_offset)
-    rl_store64(data + 8, store_timestamp)
-    rl_store64(data + 24, physical_offset)
-    if previous == 0 or count_every_put:
-        rl_store32(data + 32, <int32_t>(<uint32_t>rl_load32(data + 32) + 1))
-    rl_store32(data + 36, count + 1)
-    return True
-
-
-cdef inline int64_t entries_start(int64_t slots, int64_t length) noexcept nogil:
-    """Return where entry 0 of an index file would lie; -1 if the slots do not fit into it."""
-    if slots <= 0 or length < INDEX_HEADER_SIZE:
-        return -1
-    if slots > (length - INDEX_HEADER_SIZE) // INDEX_SLOT_SIZE:
-        return -1
-    return INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE
-
-
-cdef inline int64_t floor_mod(int64_t value, int64_t by) noexcept nogil:
-    cdef int64_t rest = value % by
-    return rest + by if rest < 0 else rest
-
-
-def index_lookup(const uint8_t[::1] buffer not None, slots_, hash__, begin_, end_, limit_):
-    """Return the physical offsets of entries with this hash and a time in range, newest first."""
-    cdef int64_t slots = to_i64(slots_)
-    cdef int32_t hash_ = to_i32(hash__)
-    cdef int64_t begin = to_i64(begin_), end = to_i64(end_), limit = to_i64(limit_)
-    cdef int64_t length = buffer.shape[0]
-    cdef int64_t first_entry = entries_start(slots, length)
-    cdef int64_t steps_max = (length - first_entry) // INDEX_ENTRY_SIZE
-    cdef int64_t file_begin, time, steps = 0, entry_at
-    cdef int32_t count, entry, diff, previous
-    cdef const uint8_t* data = &buffer[0] if length else NULL
-    cdef const uint8_t* p
-    cdef list found = []
-    if first_entry < 0:
-        return found
-    file_begin = rl_load64(data)
-    count = rl_load32(data + 36)
-    if count < 1:
-        count = 1
-    entry = rl_load32(data + INDEX_HEADER_SIZE + floor_mod(hash_, slots) * INDEX_SLOT_SIZE)
-    while 0 < entry <= count and steps < steps_max and len(found) < limit:
-        entry_at = first_entry + <int64_t>entry * INDEX_ENTRY_SIZE
-        if entry_at + INDEX_ENTRY_SIZE > length:
-            break
-        p = data + entry_at
-        diff = rl_load32(p + 12)
-        previous = rl_load32(p + 16)
-        if diff < 0:
-            break
-        time = rl_add64(file_begin, <int64_t>diff * 1000)
-        if rl_load32(p) == hash_ and begin <= time <= end:
-            found.append(rl_load64(p + 4))
-        if previous == entry or time < begin:
-            break
-        entry = previous
-        steps += 1
-    return found
+include "index.pxi"
 
 
 # --- JSON lines ---------------------------------------------------------------------------------
@@ -876,3 +803,15 @@ include "lines.pxi"
 # --- append ------------------------------------------------------------------------------------
 
 include "append.pxi"
+include "tail.pxi"
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+include "message.pxi"
+include "reading.pxi"
+
+
+# --- dispatch ----------------------------------------------------------------------------------
+
+include "dispatch.pxi"

@@ -1,8 +1,9 @@
 """Messages -> sealed records, straight into a file's memory.
 
-An envelope is (queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
-prepared_transaction_offset, version, trailing, reserve_crc): what is known before the append lock.
-Eight bytes behind the last record stay free: a file must have room for its blank record.
+1. Eight bytes behind the last record stay free: a file must have room for its blank record.
+2. What does not fit, or cannot be encoded, leaves nothing behind.
+3. A guarded frame lets only plain messages pass: those that ask for nothing but to be appended, and
+   are not too large. Others are answered with 0; their way leads through the checks of a put.
 """
 
 from collections.abc import Sequence
@@ -11,28 +12,81 @@ from typing import Any
 from rocketlake.format import layout
 from rocketlake.format._kernel.pure.encoding import check_shape, encode, seal
 from rocketlake.format._kernel.pure.numbers import i32, i64, wrap_i64
-from rocketlake.format._kernel.pure.properties import message_properties
+from rocketlake.format._kernel.pure.properties import body_of, message_properties
 
-Envelope = tuple[int, int, int, bytes, bytes, int, int, int, bool, bool]
+_RESERVED = frozenset({"DELAY", "WAIT", "__CRC32#"})
+_RESERVED_PREFIXES = ("TIMER_", "INNER_")
+
+
+class RecordFrame:
+    """What the records of one topic and queue share; made before the append lock is taken."""
+
+    __slots__ = (
+        *("topic", "queue_id", "sys_flag", "born_host", "store_host", "reconsume_times"),
+        *("prepared", "version", "trailing", "reserve_crc", "body_max", "record_max"),
+        *("batch_max", "is_guarded", "topic_text"),
+    )
+
+    def __init__(
+        self,
+        topic: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born_host: bytes,
+        store_host: bytes,
+        reconsume_times: int,
+        prepared: int,
+        version: int,
+        trailing: bool,
+        reserve_crc: bool,
+        body_max: int,
+        record_max: int,
+        batch_max: int,
+        is_guarded: bool,
+    ) -> None:
+        """Check what can be checked without a message.
+
+        Raises:
+            ValueError: a field does not fit into the format.
+        """
+        check_shape(topic, born_host, store_host, version)
+        self.topic = topic
+        self.queue_id = i32(queue_id)
+        self.sys_flag = i32(sys_flag)
+        self.born_host = born_host
+        self.store_host = store_host
+        self.reconsume_times = i32(reconsume_times)
+        self.prepared = i64(prepared)
+        self.version = version
+        self.trailing = trailing
+        self.reserve_crc = reserve_crc
+        self.body_max = i64(body_max)
+        self.record_max = i64(record_max)
+        self.batch_max = i64(batch_max)
+        self.topic_text = topic.decode("utf-8", "surrogateescape")
+        self.is_guarded = is_guarded
 
 
 def append(
     buffer: Any,
     at: int,
     message: Any,
-    topic: bytes,
-    envelope: Envelope,
+    frame: RecordFrame,
+    born_timestamp: int,
     queue_offset: int,
     physical_offset: int,
     store_timestamp: int,
 ) -> int:
     """Write a sealed record at a position; return its size, negative if it does not fit.
 
+    0: the frame is guarded and the message is not for it.
+
     Raises:
         ValueError: a field does not fit into the format.
     """
-    found = append_batch(
-        *(buffer, at, [message], topic, envelope, queue_offset, physical_offset, store_timestamp)
+    found = _append(
+        *(buffer, at, [message], frame, born_timestamp),
+        *(queue_offset, physical_offset, store_timestamp, False),
     )
     return found if isinstance(found, int) else found[0]
 
@@ -41,57 +95,98 @@ def append_batch(
     buffer: Any,
     at: int,
     messages: Sequence[Any],
-    topic: bytes,
-    envelope: Envelope,
+    frame: RecordFrame,
+    born_timestamp: int,
     queue_offset: int,
     physical_offset: int,
     store_timestamp: int,
 ) -> list[int] | int:
     """Write sealed records behind each other; return their sizes, or their sum negative.
 
-    Queue offsets count on by one, physical offsets by the sizes. Of records that do not fit
-    together some may have been written: the caller fills the file.
+    Queue offsets count on by one, physical offsets by the sizes. 0: the frame is guarded, and a
+    message or all of them together are not for it; one may have another topic than the frame.
 
     Raises:
         ValueError: a field does not fit into the format.
     """
+    return _append(
+        *(buffer, at, messages, frame, born_timestamp),
+        *(queue_offset, physical_offset, store_timestamp, True),
+    )
+
+
+def _append(
+    buffer: Any,
+    at: int,
+    messages: Sequence[Any],
+    frame: RecordFrame,
+    born_timestamp: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    is_batch: bool,
+) -> list[int] | int:
     view = memoryview(buffer).cast("B")
     at = i64(at)
     if at < 0 or at > len(view):
         raise ValueError(f"position {at} lies outside the buffer")
-    # fmt: off
-    (
-        queue_id, sys_flag, born, born_host, store_host, reconsume, prepared,
-        version, trailing, reserve_crc,
-    ) = envelope
-    # fmt: on
-    check_shape(topic, born_host, store_host, version)
-    numbers = (i32(queue_id), i32(sys_flag), i64(born), i32(reconsume), i64(prepared))
+    born = i64(born_timestamp)
     places = (i64(queue_offset), i64(physical_offset), i64(store_timestamp))
-    room = len(view) - at - layout.BLANK_HEADER_SIZE
-    sizes: list[int] = []
+    records: list[bytearray] = []
     total = 0
     for message in messages:
-        body = bytes(message.body)
-        record = encode(
-            topic,
-            body,
-            message_properties(message, trailing),
-            numbers[0],
-            message.flag,
-            numbers[1],
-            numbers[2],
-            born_host,
-            store_host,
-            numbers[3],
-            numbers[4],
-            version,
-            reserve_crc,
-        )
+        if frame.is_guarded and is_batch and message.topic != frame.topic_text:
+            return 0
+        record = _encode(message, frame, born)
+        if record is None:
+            return 0
+        if frame.is_guarded and is_batch and total + len(record) > frame.batch_max:
+            return 0
         offset = wrap_i64(places[1] + total)
-        seal(record, 0, wrap_i64(places[0] + len(sizes)), offset, places[2], reserve_crc)
-        if total + len(record) <= room:
-            view[at + total : at + total + len(record)] = record
+        queue_place = wrap_i64(places[0] + len(records))
+        seal(record, 0, queue_place, offset, places[2], frame.reserve_crc)
         total += len(record)
-        sizes.append(len(record))
-    return sizes if total <= room else -total
+        records.append(record)
+    if total > len(view) - at - layout.BLANK_HEADER_SIZE:
+        return -total
+    view[at : at + total] = b"".join(records)
+    return [len(record) for record in records]
+
+
+def _encode(message: Any, frame: RecordFrame, born: int) -> bytearray | None:
+    body = body_of(message.body)
+    if frame.is_guarded and (len(body) > frame.body_max or not _is_plain(message)):
+        return None
+    properties = message_properties(message, frame.trailing)
+    if frame.is_guarded:
+        width = len(properties)
+        if frame.reserve_crc:
+            width += layout.RECORD_CRC_SIZE + (not frame.trailing and width > 0)
+        if width > layout.MAX_I16:
+            return None
+    record = encode(
+        frame.topic,
+        body,
+        properties,
+        frame.queue_id,
+        message.flag,
+        frame.sys_flag,
+        born,
+        frame.born_host,
+        frame.store_host,
+        frame.reconsume_times,
+        frame.prepared,
+        frame.version,
+        frame.reserve_crc,
+    )
+    return None if frame.is_guarded and len(record) > frame.record_max else record
+
+
+def _is_plain(message: Any) -> bool:
+    if message.delay_level or message.deliver_at is not None or not message.wait:
+        return False
+    return not any(_is_reserved(name) for name in message.properties)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in _RESERVED or name.startswith(_RESERVED_PREFIXES)

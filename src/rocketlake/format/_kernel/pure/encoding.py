@@ -7,7 +7,7 @@ from typing import Any, Final
 from rocketlake.format import layout
 from rocketlake.format._kernel.codes import StopReason
 from rocketlake.format._kernel.pure.numbers import i32, i64
-from rocketlake.format._kernel.pure.properties import message_properties
+from rocketlake.format._kernel.pure.properties import body_of, message_properties
 from rocketlake.format._kernel.pure.scanning import crc31, crc_digits, fields, probe
 
 _HEAD = struct.Struct(">iiiiiqqiq")  # the fields of scanning's head
@@ -132,7 +132,7 @@ def encode_batch(
     records = bytearray()
     sizes = []
     for message in messages:
-        body = bytes(message.body)
+        body = body_of(message.body)
         properties = message_properties(message, trailing)
         record = encode(
             *(topic, body, properties, queue_id, message.flag, sys_flag, born_timestamp),

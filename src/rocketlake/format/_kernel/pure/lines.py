@@ -29,13 +29,13 @@ def json_lines(buffer: Buffer, rows: Any, tags_codes: Any, with_body: bool) -> b
     out = []
     for i in range(min(len(table) // layout.ROW_SIZE, len(codes))):
         row = _ROW.unpack_from(table, i * layout.ROW_SIZE)
-        if not _is_inside(row, len(data)):
+        if not is_inside(row, len(data)):
             raise ValueError(f"row {i} lies outside the buffer")
         out.append(_line(data, row, codes[i], with_body=with_body))
     return "".join(out).encode()
 
 
-def _is_inside(row: tuple[int, ...], length: int) -> bool:
+def is_inside(row: tuple[int, ...], length: int) -> bool:
     """Tell whether every part of a record that a line shows lies in the buffer."""
     born_size, store_size = _host_sizes(row[13])
     head = layout.RECORD_BORN_HOST_AT + born_size + 8 + store_size

@@ -1,6 +1,6 @@
 """Property string <-> map."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Buffer = bytes | bytearray | memoryview
@@ -38,11 +38,26 @@ def message_properties(message: Any, trailing: bool) -> bytes:
     keys, tags = message.keys, message.tags
     if (keys and "KEYS" not in properties) or (tags and "TAGS" not in properties):
         properties = dict(properties)
-        if keys:
-            properties.setdefault("KEYS", " ".join(keys))
+        if keys and "KEYS" not in properties:
+            properties["KEYS"] = _keys_text(keys)
         if tags:
             properties.setdefault("TAGS", tags)
     return encode_properties(properties, trailing)
+
+
+def _keys_text(keys: Sequence[str]) -> str:
+    """Join keys; one that would be written as several, or as its characters, is refused."""
+    if isinstance(keys, str):
+        raise TypeError("keys are a list of texts, not one text")
+    text = " ".join(keys)
+    if text.count(" ") != len(keys) - 1:
+        raise ValueError("a key holds a blank, which separates keys")
+    return text
+
+
+def body_of(value: Any) -> bytes:
+    """Take the bytes of a body; bytes() would make some of a number or a list, too."""
+    return value if type(value) is bytes else bytes(memoryview(value))
 
 
 def decode_properties(data: Buffer) -> dict[str, str]:
@@ -53,3 +68,12 @@ def decode_properties(data: Buffer) -> dict[str, str]:
         if separator and name and value:
             found[name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
     return found
+
+
+def find_property(data: bytes, name: bytes) -> str | None:
+    """Return one property of a property string, the last of that name; None if there is none."""
+    found = None
+    for item in data.split(b"\x02"):
+        if item.startswith(name + b"\x01") and len(item) > len(name) + 1:
+            found = item[len(name) + 1 :]
+    return None if found is None else found.decode("utf-8", "replace")

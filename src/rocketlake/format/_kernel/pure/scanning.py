@@ -72,7 +72,7 @@ def scan_at(buffer: Buffer, places: Any, checks: int, rows: Any, reasons: Any) -
     good = 0
     for i in range(min(len(wanted) // 3, len(out) // layout.ROW_SIZE, len(why))):
         position, size, offset = wanted[3 * i : 3 * i + 3]
-        reason, row = _parse_claimed(view, position, size, offset, checks)
+        reason, row = parse_claimed(view, position, size, offset, checks)
         why[i] = reason
         good += reason == StopReason.OK
         _ROW.pack_into(out, i * layout.ROW_SIZE, *row)
@@ -83,9 +83,10 @@ _NO_ROW: Final = (0,) * 18
 _Row = tuple[int, ...]
 
 
-def _parse_claimed(
+def parse_claimed(
     view: memoryview, position: int, size: int, offset: int, checks: int
 ) -> tuple[int, _Row]:
+    """Parse the record that a queue unit claims lies at a position."""
     if size < layout.RECORD_MIN_SIZE:
         return StopReason.BAD_SIZE, _NO_ROW
     if position < 0 or position > len(view) - size:

@@ -1,0 +1,185 @@
+"""Which messages of a queue a reader wants: told by the queue's unit, then by the message.
+
+1. A unit can rule a message out without its record being read: by the hash of its tag, or by the
+   bits that a store keeps for SQL92 subscriptions. What it lets pass may still be unwanted.
+2. The message decides: by the exact text of its tag, or by its properties.
+"""
+
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from rocketlake.filters.bloom import BloomFilter
+from rocketlake.filters.sql92 import SqlFilter
+from rocketlake.filters.tags import TagFilter
+from rocketlake.model import properties as names
+
+
+class FilteredMessage(Protocol):
+    """What a filter sees of a message."""
+
+    @property
+    def tags(self) -> str | None:
+        """The tag, if there is one."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties."""
+        ...
+
+
+class UnitBits(Protocol):
+    """What an extension unit says of a message."""
+
+    @property
+    def store_timestamp(self) -> int:
+        """When the message was stored."""
+        ...
+
+    @property
+    def bitmap(self) -> bytes:
+        """The bits of the subscriptions that want it; empty if none were computed."""
+        ...
+
+
+class MessageFilter(Protocol):
+    """Decides on messages. Called by any thread that reads."""
+
+    @property
+    def hashes(self) -> bytes | None:
+        """Tag hashes (native 32-bit integers), one of which a unit must have; None: any will do."""
+        ...
+
+    @property
+    def reads_bits(self) -> bool:
+        """Whether extension units are to be shown to `may_match`."""
+        ...
+
+    def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
+        """Tell whether the message of a unit may be wanted; without a code nobody knows its tag."""
+        ...
+
+    def matches(self, message: FilteredMessage) -> bool:
+        """Tell whether a message is wanted."""
+        ...
+
+
+def make_filter(tags: str | None = None, sql: str | None = None) -> MessageFilter | None:
+    """Make a filter of a tag expression (`a || b`) or an SQL92 one; None if all are wanted.
+
+    Raises:
+        ValueError: an expression is refused, or there are two.
+    """
+    if sql is not None:
+        if tags is not None:
+            raise ValueError("a reader filters by tags or by an SQL92 expression, not by both")
+        return SqlMessageFilter(SqlFilter(sql))
+    wanted = TagFilter.parse(tags)
+    return None if wanted.is_everything else TagMessageFilter(wanted)
+
+
+class TagMessageFilter:
+    """Wants messages with one of some tags.
+
+    Thread-safety: immutable.
+    """
+
+    __slots__ = ("_tags", "hashes", "wanted")
+    reads_bits: Final = False
+
+    def __init__(self, wanted: TagFilter) -> None:
+        self.wanted = wanted
+        self.hashes = None if wanted.is_everything else array("i", wanted.hashes).tobytes()
+        self._tags = wanted.tags
+
+    def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
+        """Compare the hash."""
+        _ = bits
+        return tags_code is None or self.wanted.matches_code(tags_code)
+
+    def matches(self, message: FilteredMessage) -> bool:
+        """Compare the text: other tags may have the same hash."""
+        # Why: the reference leaves this to its client. Whoever reads here has none.
+        return self.hashes is None or message.tags in self._tags
+
+    def __repr__(self) -> str:
+        return f"TagMessageFilter({sorted(self._tags)})"
+
+
+class SubscriptionBits(Struct, frozen=True, kw_only=True):
+    """Which bits of a bitmap belong to a subscription, and since when they are set for it."""
+
+    bloom: BloomFilter
+    positions: tuple[int, ...]
+    born_timestamp: int
+
+    def is_hit(self, bits: UnitBits) -> bool:
+        """Tell whether the subscription may want the message with these bits."""
+        # Compat: as ExpressionMessageFilter#isMatchedByConsumeQueue: bits of a message from before
+        # the subscription say nothing about it.
+        if bits.store_timestamp <= self.born_timestamp:
+            return True
+        return self.bloom.is_hit(self.positions, bits.bitmap)
+
+
+class SqlMessageFilter:
+    """Wants messages whose properties fulfil an SQL92 expression.
+
+    Thread-safety: immutable.
+    """
+
+    __slots__ = ("_bits", "expression")
+    hashes: Final = None
+
+    def __init__(self, expression: SqlFilter, bits: SubscriptionBits | None = None) -> None:
+        self.expression = expression
+        self._bits = bits
+
+    @property
+    def reads_bits(self) -> bool:
+        """Whether extension units can rule messages out."""
+        return self._bits is not None
+
+    def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
+        """Look at the bits, where there are some."""
+        _ = tags_code
+        return self._bits is None or bits is None or self._bits.is_hit(bits)
+
+    def matches(self, message: FilteredMessage) -> bool:
+        """Evaluate the expression."""
+        return self.expression.matches(message.properties)
+
+    def __repr__(self) -> str:
+        return f"SqlMessageFilter({self.expression.expression!r})"
+
+
+class RetryMessageFilter:
+    """Filters a retry topic: each message by what its group asked of the topic it comes from.
+
+    `expression_of` gives the SQL92 expression of a topic, None if the group filters it otherwise.
+
+    Compat: ExpressionForRetryMessageFilter, in use when `filterSupportRetry` is set.
+
+    Thread-safety: that of `expression_of`.
+    """
+
+    __slots__ = ("_expression_of",)
+    hashes: Final = None
+    reads_bits: Final = False
+
+    def __init__(self, expression_of: Callable[[str], SqlFilter | None]) -> None:
+        self._expression_of = expression_of
+
+    def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
+        """Let all pass: units know nothing of the first topic."""
+        _ = tags_code, bits
+        return True
+
+    def matches(self, message: FilteredMessage) -> bool:
+        """Evaluate the expression of the topic that the message was first sent to."""
+        topic = message.properties.get(names.RETRY_TOPIC)
+        expression = self._expression_of(topic) if topic is not None else None
+        return expression is None or expression.matches(message.properties)

@@ -1,0 +1,110 @@
+"""The short way of a plain message to the end of a log.
+
+A store puts most of its messages so. One call takes the append lock, asks for the time, writes the
+record and moves the positions; whatever is unusual is answered with None, and the caller takes the
+long way, which does the same with more words.
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from rocketlake.format import layout
+from rocketlake.format._kernel.pure.appending import RecordFrame, append
+
+_NS_PER_MS = 1_000_000
+_SLOW_NS = 1_000_000
+
+
+class LogTail:
+    """The end of a log: the file that is appended to, and what an append needs beside it.
+
+    A file has `buffer`, `wrote` and `store_timestamp`; a slot has `next_offset`. `receipt` is
+    called with `ok`, queue offset, physical offset, store time, size, 1 and the store's host.
+
+    Thread-safety: `append` by any thread; `attach` and `detach` by who holds the lock.
+    """
+
+    __slots__ = (
+        *("_lock", "_now_ns", "_receipt", "_ok", "_on_ahead", "_on_slow", "_file", "_base"),
+        *("lock_ns", "copy_ns", "lock_since_ms", "busy_ms", "ahead_at"),
+    )
+
+    def __init__(
+        self,
+        lock: Any,
+        now_ns: Callable[[], int],
+        receipt: Callable[..., Any],
+        ok: Any,
+        on_ahead: Callable[[], None],
+        on_slow: Callable[[int, int], None],
+    ) -> None:
+        """`on_ahead` is told, under the lock, that `ahead_at` was passed; `on_slow` of what lasted.
+
+        Both get no part of the message; `on_slow` gets the nanoseconds for lock and copy.
+        """
+        self._lock = lock
+        self._now_ns = now_ns
+        self._receipt = receipt
+        self._ok = ok
+        self._on_ahead = on_ahead
+        self._on_slow = on_slow
+        self._file: Any = None
+        self._base = 0
+        self.lock_ns = 0
+        self.copy_ns = 0
+        self.lock_since_ms = 0
+        self.busy_ms = 1 << 62
+        self.ahead_at = 0
+
+    def attach(self, file: Any, base_offset: int) -> None:
+        """Append to a file from now on."""
+        self._file = file
+        self._base = base_offset
+
+    def detach(self) -> None:
+        """Append to no file."""
+        self._file = None
+
+    def append(self, message: Any, slot: Any, frame: RecordFrame) -> Any:
+        """Append a plain message; None if it must take the long way.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+        """
+        since = self.lock_since_ms
+        if since and self._now_ns() // _NS_PER_MS - since > self.busy_ms:
+            return None
+        started = perf_counter_ns()
+        with self._lock:
+            locked = perf_counter_ns()
+            try:
+                receipt = self._append(message, slot, frame)
+            finally:
+                self.lock_since_ms = 0
+            self.lock_ns = locked - started
+            self.copy_ns = perf_counter_ns() - locked
+        if self.lock_ns + self.copy_ns > _SLOW_NS and receipt is not None:
+            self._on_slow(self.lock_ns, self.copy_ns)
+        return receipt
+
+    def _append(self, message: Any, slot: Any, frame: RecordFrame) -> Any:
+        file = self._file
+        if file is None:
+            return None
+        self.lock_since_ms = now = self._now_ns() // _NS_PER_MS
+        at = file.wrote
+        if not 0 <= at <= len(file.buffer) - layout.BLANK_HEADER_SIZE:
+            return None
+        place = self._base + at
+        queue_offset = slot.next_offset
+        size = append(file.buffer, at, message, frame, now, queue_offset, place, now)
+        if size <= 0:
+            return None
+        # Order: the bytes are there before their end moves, and the time speaks of them.
+        file.wrote = at + size
+        file.store_timestamp = now
+        slot.next_offset = queue_offset + 1
+        if at + size > self.ahead_at:
+            self._on_ahead()
+        return self._receipt(self._ok, queue_offset, place, now, size, 1, frame.store_host)

@@ -1,0 +1,22 @@
+"""Sealed records straight into a file's memory: frames, append, append_batch, the tail of a log.
+
+The kernel's own words are in `_kernel/pure/appending.py` and `tail.py`. A size is positive when the
+records were written, negative when they do not fit, and 0 when a guarded frame lets a message not
+pass.
+"""
+
+from typing import TYPE_CHECKING
+
+from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
+
+if TYPE_CHECKING:
+    from rocketlake.format._kernel.pure.appending import RecordFrame
+    from rocketlake.format._kernel.pure.tail import LogTail
+else:
+    RecordFrame = _KERNEL.RecordFrame
+    LogTail = _KERNEL.LogTail
+
+__all__ = ["LogTail", "RecordFrame", "append", "append_batch"]
+
+append = _KERNEL.append
+append_batch = _KERNEL.append_batch
