@@ -48,6 +48,8 @@ class FileTraits(Struct, frozen=True, kw_only=True):
 LOG_FILES: Final = FileTraits()
 # Why: there may be tens of thousands of queues, each with a file, and all can be rebuilt.
 QUEUE_FILES: Final = FileTraits(is_sparse=True, is_durable=False, keeps_descriptor=False)
+# Why: hundreds of megabytes each, of which few may ever be used, and all can be rebuilt.
+INDEX_FILES: Final = FileTraits(is_sparse=True, is_durable=False)
 
 
 class WriteBuffer(Protocol):
@@ -168,12 +170,23 @@ class MappedFile(HeldResource):
             end = min(-(-end // _ALLOCATE_STEP) * _ALLOCATE_STEP, self.size)
         else:
             end = self.size
+        start = min(self.wrote, self.allocated)
         with self._writer() as writer:
-            writer.allocate(self.wrote, end - self.wrote)
+            writer.allocate(start, end - start)
         if self._traits.is_sparse:
             self.advise(_SPARSE_ADVICE)
         self.map()
         self.allocated = end
+
+    def resume(self, position: int) -> None:
+        """Take this position as the end of a file that was opened, up to which it is flushed.
+
+        What lies behind it stays; space below it is had with the next `reserve`, for files that
+        are not only appended to: bytes that were never written may have none.
+        """
+        assert 0 <= position <= self.size, f"{self!r} has no position {position}"
+        self.wrote = self.committed = self.flushed = position
+        self.allocated = 0
 
     def prepare_append(self) -> None:
         """Be mapped, and have space for all that can be appended; a sparse file waits for a need.
@@ -197,6 +210,22 @@ class MappedFile(HeldResource):
                 return False
             self.reserve(len(data))
         self.buffer[self.wrote : end] = data
+        self.wrote = end
+        return True
+
+    def append_by_call(self, data: Buffer) -> bool:
+        """Append as `append` does, by a call to the system: for many bytes and pages not touched.
+
+        Raises:
+            DiskFullError: there is no space; the file is as before.
+        """
+        assert self._write_buffer is None, f"{self!r} is written through a buffer"
+        end = self.wrote + len(data)
+        if end > self.size:
+            return False
+        self.reserve(len(data))
+        with self._writer() as writer:
+            writer.write(self.wrote, data)
         self.wrote = end
         return True
 

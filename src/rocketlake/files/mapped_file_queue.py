@@ -159,10 +159,13 @@ class MappedFileQueue:
         if not files:
             return None
         index = (offset - files[0].base_offset) // self.file_size
-        if not (0 <= index < len(files) and self._contains(files[index], offset)):
-            index = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
-            if index < 0 or not self._contains(files[index], offset):
-                return files[0] if first_if_missing else None
+        if 0 <= index < len(files):
+            file = files[index]
+            if 0 <= offset - file.base_offset < self.file_size:
+                return file
+        index = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
+        if index < 0 or not self._contains(files[index], offset):
+            return files[0] if first_if_missing else None
         return files[index]
 
     def find_by_time(self, timestamp_ms: int) -> MappedFile | None:
@@ -238,11 +241,14 @@ class MappedFileQueue:
     def sync_from(self, offset: int) -> None:
         """Have on the disk what anybody wrote to the files from an offset on, as after a crash.
 
+        Files in directories that are read-only are left alone: nobody wrote to them.
+
         Raises:
             FlushFailedError: it may not be there.
         """
         for file in self.files:
-            if file.base_offset + self.file_size > offset:
+            is_writable = file.path.parent not in self._paths.read_only
+            if is_writable and file.base_offset + self.file_size > offset:
                 file.sync()
 
     # --- cutting and deleting --------------------------------------------------------------------
@@ -308,6 +314,28 @@ class MappedFileQueue:
             self._drop(file, _QUEUE_FORCE_MS)
             deleted += 1
         return deleted
+
+    def delete_before(self, offset: int) -> int:
+        """Delete the oldest files that end at or before an offset; return how many.
+
+        The last file stays.
+        """
+        self.reap(_QUEUE_FORCE_MS)
+        deleted = 0
+        for file in self.files[:-1]:
+            if file.base_offset + self.file_size > offset:
+                break
+            self._drop(file, _QUEUE_FORCE_MS)
+            deleted += 1
+        return deleted
+
+    def delete_last(self) -> None:
+        """Delete the newest file; like `truncate` it needs the appender to stand still."""
+        with self._flushing, self._committing:
+            if self.files:
+                self._drop(self.files[-1], _TRUNCATE_FORCE_MS)
+                self.flushed_where = min(self.flushed_where, self.max_offset)
+                self.committed_where = min(self.committed_where, self.max_offset)
 
     def reap(self, force_after_ms: int) -> int:
         """Close deleted files whose readers are gone, or had long enough; return how many stay."""

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Hashable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Final, Protocol
@@ -305,7 +306,7 @@ class PosixFileOps:
     def mkdirs(self, path: Path, *, is_durable: bool = True) -> None:
         """Make a directory and those above it, as far as they are missing."""
         try:
-            missing = [place for place in (path, *path.parents) if not place.exists()]
+            missing = list(takewhile(lambda place: not place.exists(), (path, *path.parents)))
             for place in reversed(missing):
                 place.mkdir(exist_ok=True)
                 if is_durable:
@@ -414,6 +415,15 @@ class PosixFileOps:
             return PosixMap(None, size)
         except OSError as error:
             raise failed(f"cannot have {size} bytes", Path("memory"), error) from error
+
+
+def physical_memory_size() -> int | None:
+    """Return how many bytes of memory the machine has; None where it does not say."""
+    try:
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+    return size if size > 0 else None
 
 
 def _scan(path: Path) -> Iterator[Entry]:

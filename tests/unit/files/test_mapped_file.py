@@ -95,6 +95,17 @@ def test_append_that_does_not_fit_changes_nothing(make, path):
     assert file.append_room == 0
 
 
+@pytest.mark.parametrize("traits", [LOG_FILES, QUEUE_FILES])
+def test_append_by_call_is_seen_like_any_other(make, path, traits):
+    file = make(traits)
+    file.append(b"abc")
+    assert file.append_by_call(memoryview(b"defg"))
+    file.append(b"h")
+    assert path.read_bytes()[:9] == bytes(file.map()[:9]) == b"abcdefgh\0"
+    assert not file.append_by_call(bytes(SIZE))
+    assert file.wrote == 8
+
+
 def test_sparse_file_takes_space_in_steps(make, path):
     size = 1 << 20
     file = make(QUEUE_FILES, size=size)

@@ -330,6 +330,27 @@ def test_empty_queue_has_nothing_to_delete(reload):
     assert reload().delete_by_offset(100, 20) == 0
 
 
+@pytest.mark.parametrize(
+    ("offset", "left"), [(0, 4), (199, 4), (200, 3), (399, 3), (400, 2), (600, 1), (1 << 60, 1)]
+)
+def test_files_wholly_before_an_offset_go(units, offset, left):
+    assert units.delete_before(offset) == 4 - left
+    assert bases(units) == [600 - 200 * number for number in reversed(range(left))]
+
+
+def test_newest_file_goes(make_queue, log):
+    queue = make_queue(full=1)
+    while queue.commit(0) | queue.flush(0):
+        pass
+    assert (queue.flushed_where, queue.committed_where) == (SIZE + 100, SIZE + 100)
+    queue.delete_last()
+    assert [path.name for path in log.iterdir()] == [name(0)]
+    assert (queue.max_offset, queue.flushed_where, queue.committed_where) == (SIZE, SIZE, SIZE)
+    queue.delete_last()
+    assert (queue.files, queue.max_offset, queue.flushed_where) == ((), 0, 0)
+    queue.delete_last()
+
+
 # --- the end -------------------------------------------------------------------------------------
 
 

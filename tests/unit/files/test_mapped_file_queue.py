@@ -395,6 +395,15 @@ def test_what_a_crash_left_is_flushed_from_an_offset_on(open_queue, tmp_path, op
     assert queue.flushed_where == 3 * SIZE
 
 
+def test_read_only_directories_are_not_flushed(open_queue, tmp_path, ops):
+    put(tmp_path / "a", SIZE)
+    put(tmp_path / "r", 0, 2 * SIZE)
+    queue = open_queue(QueuePaths((tmp_path / "a",), (tmp_path / "r",)))
+    queue.load()
+    queue.sync_from(0)
+    assert [call for call in ops.calls if call.startswith("sync ")] == [f"sync {name(SIZE)}"]
+
+
 def test_close_commits_and_lets_go(open_queue, ops, tmp_path):
     queue = open_queue(lend=lambda: Loan(SIZE))
     fill(queue, 1)
