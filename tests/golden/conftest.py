@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlake.model.message import StoredMessage
+from rocketlake.format.record import StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.queues import Places

@@ -15,7 +15,7 @@ from rocketlake.format.timer import (
 )
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.offline.queues import BATCHED, PLAIN
+from rocketlake.store.unit_kind import BATCHED, PLAIN
 
 # --- commit log ------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ import pytest
 from rocketlake.format import index as index_format
 from rocketlake.format import layout
 from rocketlake.format.index import IndexEntry, IndexHeader
+from rocketlake.format.record import StoredMessage
 from rocketlake.model.flags import TransactionType, transaction_type
-from rocketlake.model.message import StoredMessage
 from rocketlake.store.offline import KeyQuery
 from rocketlake.store.offline.log import store_timestamp
 

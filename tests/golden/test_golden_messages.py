@@ -6,8 +6,8 @@ import pytest
 
 from rocketlake import config
 from rocketlake.format.queue_unit import is_ext_address
+from rocketlake.format.record import StoredMessage
 from rocketlake.model.flags import TransactionType, transaction_type
-from rocketlake.model.message import StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.options import ReadOptions

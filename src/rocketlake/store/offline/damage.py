@@ -4,25 +4,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from rocketlake.format.record import StopReason
+from rocketlake.format.record import reason_text
 
-_REASONS = {
-    StopReason.END_OF_DATA: "bytes that were never written",
-    StopReason.END_OF_FILE: "the end of a file",
-    StopReason.TORN: "a record reaches beyond the end",
-    StopReason.BAD_MAGIC: "no record begins here",
-    StopReason.BAD_SIZE: "the lengths of a record do not add up",
-    StopReason.BAD_CRC: "a record does not have its checksum",
-    StopReason.BAD_OFFSET: "a record of another place of the log",
-}
-
-
-_KNOWN = frozenset(_REASONS)
-
-
-def reason_text(reason: int) -> str:
-    """Say in words why a scan stopped or a record is bad."""
-    return _REASONS[StopReason(reason)] if reason in _KNOWN else "unreadable"
+__all__ = ["Damage", "Finding", "reason_text"]
 
 
 class Finding(Struct, frozen=True):

@@ -12,9 +12,8 @@ from msgspec import Struct
 from rocketlake.files.ops import Entry
 from rocketlake.format import index as index_format
 from rocketlake.format import layout
-from rocketlake.format.record import Check, RecordColumns
-from rocketlake.model.flags import TransactionType, transaction_type
-from rocketlake.model.message import StoredMessage
+from rocketlake.format.record import Check, RecordColumns, StoredMessage
+from rocketlake.model import flags
 from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
 
@@ -180,7 +179,7 @@ class KeySearch:
 
 def is_indexed(message: StoredMessage) -> bool:
     """Tell whether dispatch gives a message's keys to the index: not those rolled back."""
-    return transaction_type(message.sys_flag) is not TransactionType.ROLLBACK
+    return flags.is_indexed(message.sys_flag)
 
 
 def _rows_holding(columns: RecordColumns, key: bytes) -> Iterator[int]:

@@ -167,6 +167,15 @@ class LogView:
         position = physical_offset - file.base_offset
         return self._readers.read(file.path, position, min(size, file.size - position))
 
+    def has_more(self, end: int) -> bool:
+        """Tell, by a few bytes, whether anything may have been written behind the end."""
+        file = self.file_at(end)
+        head = self.read(end, layout.BLANK_HEADER_SIZE)
+        if file is None or int.from_bytes(head[4:8], "big", signed=True) == layout.MAGIC_BLANK:
+            later = bisect.bisect_right(self._bases, end)
+            return later < len(self.files) and any(self.read(self._bases[later], 4))
+        return any(head)
+
     # --- walking -------------------------------------------------------------------------------
 
     def walk(

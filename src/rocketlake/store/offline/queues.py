@@ -12,14 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
-from rocketlake.format import layout, queue_unit
+from rocketlake.format import layout
 from rocketlake.format.names import offset_name
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.log import Readers
+from rocketlake.store.unit_kind import UnitKind
 
 BATCH = 1024
 _READ = 64 << 10
@@ -36,26 +36,6 @@ PLACE_DTYPE = np.dtype(
 """One unit of either kind, with the queue offset it stands for."""
 
 Places = npt.NDArray[np.void]
-
-
-class UnitKind(Struct, frozen=True):
-    """What differs between the two kinds of queue files."""
-
-    unit_size: int
-    dtype: np.dtype[np.void]
-    default_file_size: int
-    is_batch: bool
-
-
-PLAIN = UnitKind(
-    layout.UNIT_SIZE, queue_unit.UNIT_DTYPE, layout.DEFAULT_QUEUE_FILE_SIZE, is_batch=False
-)
-BATCHED = UnitKind(
-    layout.BATCH_UNIT_SIZE,
-    queue_unit.BATCH_UNIT_DTYPE,
-    layout.DEFAULT_BATCH_QUEUE_FILE_SIZE,
-    is_batch=True,
-)
 
 
 class Owed:
@@ -153,8 +133,7 @@ class QueueView:
         step = _READ // self.kind.unit_size * self.kind.unit_size
         for position in range(0, min(file.size, self.file_size), step):
             data = self._readers.read(file.path, position, min(step, self.file_size - position))
-            units = np.frombuffer(data, self.kind.dtype, len(data) // self.kind.unit_size)
-            valid = queue_unit.valid_prefix(units)
+            valid = self.kind.count_valid(self.kind.decode(data))
             count += valid
             if valid < step // self.kind.unit_size:
                 break
@@ -318,8 +297,7 @@ class QueueView:
             return np.empty(0, self.kind.dtype)
         position = index % self.file_units() * self.kind.unit_size
         size = min(count * self.kind.unit_size, self.file_size - position)
-        data = self._readers.read(file.path, position, size)
-        return np.frombuffer(data, self.kind.dtype, len(data) // self.kind.unit_size)
+        return self.kind.decode(self._readers.read(file.path, position, size))
 
     def _owed(self) -> Places:
         if self._owed_places is None or len(self._owed_places) != len(self.owed):

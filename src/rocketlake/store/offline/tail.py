@@ -4,7 +4,7 @@ This replays the decisions of a start after a clean or unclean stop (spec: docs/
 changing a byte: where to begin, which record is the last good one, which records no queue holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,13 @@ from msgspec import Struct
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.checkpoint import Checkpoint
-from rocketlake.format.record import Check, StopReason, scan
+from rocketlake.format.record import Check, StopReason, StoredMessage, scan
 from rocketlake.model import flags
 from rocketlake.model import properties as names
 from rocketlake.model.hashes import tags_code
-from rocketlake.model.message import StoredMessage
 from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import SCHEDULE_TOPIC
+from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
+from rocketlake.store.light_queues import light_places, may_fan_out, number_of
 from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop
 from rocketlake.store.offline.queues import QueueView
@@ -88,6 +88,8 @@ def find_end(
     start: OffsetFile | None,
     checks: Check,
     on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_chunk: Callable[[Chunk], None] | None = None,
 ) -> Tail:
     """Walk from a file on to the first thing that is no good record.
 
@@ -95,9 +97,16 @@ def find_end(
     """
     if start is None:
         return Tail(0, 0, None)
-    end, stop = _walk_on(log, start.base_offset, checks, on_bytes)
+
+    def take(chunk: Chunk) -> None:
+        if on_chunk is not None:
+            on_chunk(chunk)
+        if on_bytes is not None:
+            on_bytes(int(chunk.columns["size"].sum()))
+
+    end, stop = _walk_on(log, start.base_offset, checks, take)
     while stop is not None and stop.reason not in _ORDINARY_ENDS:
-        again_end, again_stop = _walk_on(log, stop.physical_offset, checks, on_bytes)
+        again_end, again_stop = _walk_on(log, stop.physical_offset, checks, take)
         if again_end <= stop.physical_offset:
             stop = again_stop or stop
             break
@@ -119,7 +128,7 @@ def settle(log: LogView, tail: Tail, checks: Check) -> Tail:
 
 
 def _walk_on(
-    log: LogView, begin: int, checks: Check, on_bytes: Callable[[int], None] | None
+    log: LogView, begin: int, checks: Check, on_chunk: Callable[[Chunk], None] | None
 ) -> tuple[int, Stop | None]:
     """Return the end of the last good record, and what stopped the walk."""
     end = begin
@@ -128,8 +137,8 @@ def _walk_on(
             return end, step
         last = step.columns.rows[-1]
         end = int(last["physical_offset"] + last["size"])
-        if on_bytes is not None:
-            on_bytes(int(step.columns["size"].sum()))
+        if on_chunk is not None:
+            on_chunk(step)
     return end, None
 
 
@@ -228,19 +237,9 @@ class Debts:
         if not flags.enters_queue(int(row["sys_flag"])):
             return
         message = chunk.columns.message(index)
-        properties = message.properties
         place = (message.physical_offset, message.store_size, self._tags_code(message))
-        is_batch = bool(message.sys_flag & flags.INNER_BATCH)
-        count = _number(properties.get(names.INNER_NUM), 1) if is_batch else 1
-        base = _number(properties.get(names.INNER_BASE), message.queue_offset)
-        offset = base if is_batch else message.queue_offset
-        key = QueueKey(message.topic, message.queue_id)
-        self._owe(key, place, (offset, count), is_batch=is_batch)
-        multi = properties.get(names.MULTI_DISPATCH)
-        if multi and not is_batch:
-            offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
-            for name, text in zip(multi.split(names.MULTI_SEPARATOR), offsets, strict=False):
-                self._owe(QueueKey(name, 0), place, (_number(text, -1), 1), is_batch=False)
+        for seat in seats_of(message):
+            self._owe(seat.key, place, (seat.queue_offset, seat.count), is_batch=seat.is_batch)
 
     def _owe(
         self,
@@ -272,17 +271,34 @@ class Debts:
         self._next[key] = queue_offset + count
 
     def _tags_code(self, message: StoredMessage) -> int:
-        level = _number(message.properties.get(names.DELAY), 0)
+        level = number_of(message.properties.get(names.DELAY), 0)
         if message.topic == SCHEDULE_TOPIC and level > 0:
             return message.store_timestamp + self._options.delay_ms(level)
         return tags_code(message.tags)
 
 
-def _number(text: str | None, default: int) -> int:
-    try:
-        return int(text) if text else default
-    except ValueError:
-        return default
+class Seat(Struct, frozen=True):
+    """A queue that a message belongs to, and where in it."""
+
+    key: QueueKey
+    queue_offset: int
+    count: int = 1
+    is_batch: bool = False
+
+
+def seats_of(message: StoredMessage) -> Iterator[Seat]:
+    """Yield the queue of a message, then the light queues that it is in as well."""
+    properties = message.properties
+    key = QueueKey(message.topic, message.queue_id)
+    if message.sys_flag & flags.INNER_BATCH:
+        base = number_of(properties.get(names.INNER_BASE), message.queue_offset)
+        count = number_of(properties.get(names.INNER_NUM), 1)
+        yield Seat(key, base, count, is_batch=True)
+        return
+    yield Seat(key, message.queue_offset)
+    if names.MULTI_DISPATCH in properties and may_fan_out(message.topic):
+        for name, offset in light_places(properties):
+            yield Seat(QueueKey(name, 0 if is_lmq(name) else message.queue_id), offset)
 
 
 def report_cut(log: LogView, tail: Tail, damage: Damage) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
@@ -23,18 +24,33 @@ from rocketlake.format import names
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16
 from rocketlake.format.queue_unit import ExtUnit, ext_offset
-from rocketlake.format.record import RecordColumns
-from rocketlake.model.message import StoredMessage
+from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
 from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop
-from rocketlake.store.offline.queues import BATCHED, PLAIN, Places, QueueView
-from rocketlake.store.offline.times import Boundary, TimeLookup
+from rocketlake.store.offline.queues import Places, QueueView
+from rocketlake.store.offline.times import Boundary, time_lookup
 from rocketlake.store.offline.traits import Traits, look_at
 from rocketlake.store.options import ReadOptions
+from rocketlake.store.unit_kind import BATCHED, PLAIN
+
+_TICK_MS = 1000  # more than a file system's clock is coarse
+_WALKED_MAX = 1 << 18  # records of a store in use, whose units are kept in memory until then
+
+
+class _FamilyTimes(Struct, frozen=True):
+    """When topics were last made or deleted, and when that was looked at."""
+
+    changed_ms: tuple[int, ...]
+    looked_ms: int
+
+    def is_surely(self, before: "_FamilyTimes") -> bool:
+        """Tell whether nothing changed since; what changed just before a look may change again."""
+        newest = max(before.changed_ms, default=0)
+        return self.changed_ms == before.changed_ms and newest + _TICK_MS < before.looked_ms
 
 
 class Batch(Struct, frozen=True):
@@ -59,6 +75,7 @@ class OfflineStore:
         options: ReadOptions | None = None,
         on_damage: Callable[[Finding], None] | None = None,
         ops: FileOps | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Open a store directory.
 
@@ -67,6 +84,7 @@ class OfflineStore:
             ConfigError: options contradict the files.
         """
         self.options = options or ReadOptions()
+        self._clock = clock or SystemClock()
         self.damage = Damage(on_damage)
         self.directory = StoreDir(ops or PosixFileOps(), Path(path), log_dirs)
         if not self.directory.is_store():
@@ -80,6 +98,9 @@ class OfflineStore:
         self.log = LogView(self.directory, self._readers, self.damage)
         self.log.refresh(self.options.mapped_file_size_commit_log)
         self._cut_is_told = False
+        self._debts: tail_rules.Debts | None = None
+        self._walked = 0
+        self._families = self._look_at_families()
         self.on_progress: Callable[[int], None] | None = None
 
     def __enter__(self) -> Self:
@@ -111,6 +132,81 @@ class OfflineStore:
         found = tail_rules.settle(self.log, found, self.checks)
         self._cut_is_told = tail_rules.report_cut(self.log, found, self.damage)
         return found
+
+    def refresh(self) -> bool:
+        """Take in what another process has written since; tell whether that was anything.
+
+        What was read stays; only new records are looked at. A store that was stopped or started
+        since, or lost topics, is looked at anew.
+        """
+        if self._is_other():
+            self._start_over()
+            return True
+        low = self.log.min_offset
+        self.log.refresh(self.options.mapped_file_size_commit_log)
+        if "queues" not in self.__dict__:
+            self.__dict__.pop("tail", None)  # nothing stands on it yet
+            return False
+        end = self.tail.end_offset
+        if not self.log.min_offset <= end <= max(self.log.limit, self.log.min_offset):
+            self._start_over()
+            return True
+        is_grown = self.log.has_more(end) and self._walk_on(end)
+        if is_grown or low != self.log.min_offset:
+            for queue in self.queues.values():
+                queue.correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
+        return is_grown
+
+    def _is_other(self) -> bool:
+        ops, directory = self.directory.ops, self.directory
+        if (ops.stat(directory.path(names.ABORT)) is None) != self.traits.is_clean:
+            return True
+        before, self._families = self._families, self._look_at_families()
+        if self._walked > _WALKED_MAX:
+            return True
+        if "queues" not in self.__dict__ or self._families.is_surely(before):
+            return False
+        files = (queue.files[0] for queue in self.queues.values() if queue.files)
+        return any(ops.stat(path) is None for path in {file.path.parent.parent for file in files})
+
+    def _look_at_families(self) -> "_FamilyTimes":
+        families = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE)
+        found = (self.directory.ops.stat(self.directory.path(family)) for family in families)
+        times = tuple(entry.mtime_ms for entry in found if entry is not None)
+        return _FamilyTimes(times, self._clock.now_ms())
+
+    def _start_over(self) -> None:
+        self._readers.close()
+        self.traits = look_at(self.directory)
+        self.log.refresh(self.options.mapped_file_size_commit_log)
+        self._debts = None
+        self._walked = 0
+        self._families = self._look_at_families()
+        for name, value in vars(type(self)).items():
+            if isinstance(value, cached_property):
+                self.__dict__.pop(name, None)
+
+    def _walk_on(self, end: int) -> bool:
+        """Take the records behind the end, up to the first that is not good."""
+        queues = self._disk_queues
+        debts = self._debts or tail_rules.Debts(queues, self._new_queue, self.options)
+        self._debts = debts
+        new_end, stop = end, None
+        for step in self.log.walk(end, checks=self.checks):
+            if isinstance(step, Stop):
+                stop = step
+                break
+            debts.add(step, end)
+            self._walked += len(step.columns)
+            last = step.columns.rows[-1]
+            new_end = int(last["physical_offset"] + last["size"])
+        if new_end == end:
+            return False
+        self.__dict__["tail"] = tail_rules.Tail(new_end, self.tail.started_at, stop)
+        self.__dict__["queues"] = dict(sorted(queues.items()))
+        for name in ("index_files", "coverage"):
+            self.__dict__.pop(name, None)
+        return True
 
     def bytes_to_walk(self) -> int:
         """Return how many bytes of the log must be read to find its end, at most."""
@@ -193,7 +289,7 @@ class OfflineStore:
 
     def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
         """Add what the log holds and the queues do not; tell whether a queue has a gap."""
-        debts = tail_rules.Debts(queues, self._new_queue, self.options)
+        self._debts = debts = tail_rules.Debts(queues, self._new_queue, self.options)
         for step in self.log.walk(start, self.tail.end_offset, checks=self.checks):
             if isinstance(step, Chunk):
                 debts.add(step, begin)
@@ -277,7 +373,7 @@ class OfflineStore:
         Raises:
             KeyError: there is no such queue.
         """
-        return TimeLookup(self.log, self.queues[key]).bound(timestamp, boundary)
+        return time_lookup(self.log, self.queues[key]).bound(timestamp, boundary)
 
     def offsets_of_time(self, key: QueueKey, begin: int | None, end: int | None) -> tuple[int, int]:
         """Return a range of queue offsets that surely holds what was stored in a time range.
@@ -285,7 +381,7 @@ class OfflineStore:
         In a batch queue, or where a record that was looked at is damaged, that is the whole queue.
         """
         queue = self.queues[key]
-        lookup = TimeLookup(self.log, queue)
+        lookup = time_lookup(self.log, queue)
         first = lookup.bound(begin, Boundary.LOWER) if begin is not None else queue.min_offset
         last = lookup.bound(end, Boundary.UPPER) + 1 if end is not None else queue.max_offset
         if queue.kind.is_batch or not lookup.is_sure:
@@ -298,14 +394,14 @@ class OfflineStore:
         Raises:
             KeyError: there is no such queue.
         """
-        return TimeLookup(self.log, self.queues[key]).nearest(timestamp)
+        return time_lookup(self.log, self.queues[key]).nearest(timestamp)
 
     def time_bounds(self, key: QueueKey) -> tuple[int | None, int | None]:
         """Return the store times of a queue's first and last message; None if it has none."""
         queue = self.queues[key]
         if queue.total == 0 or queue.max_offset <= queue.min_offset:
             return None, None
-        lookup = TimeLookup(self.log, queue)
+        lookup = time_lookup(self.log, queue)
         first = queue.index_of(queue.min_offset)
         return lookup.time_of(first), lookup.time_of(queue.first_index + queue.total - 1)
 

@@ -1,0 +1,251 @@
+"""ConsumeQueueSet: the queues of a store, by topic and number [ConsumeQueueStore]."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.errors import StoreError
+from rocketlake.files.mapped_file import QUEUE_FILES
+from rocketlake.files.mapped_file_factory import MappedFileMaker
+from rocketlake.files.mapped_file_queue import MappedFileQueue, Waiter
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import layout, names
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.batch_consume_queue import BatchConsumeQueue
+from rocketlake.store.consume_queue import ConsumeQueue
+from rocketlake.store.consume_queue_ext import ConsumeQueueExt
+from rocketlake.store.stats import SparseLog
+from rocketlake.store.unit_files import UnitFiles
+from rocketlake.store.unit_kind import BATCHED, PLAIN, UnitKind
+
+log = logging.getLogger(__name__)
+
+AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
+_FAMILIES: Final = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.CONSUME_QUEUE_EXT)
+
+
+class QueueShape(Struct, frozen=True, kw_only=True):
+    """What the files of a store's queues look like."""
+
+    file_size: int = layout.DEFAULT_QUEUE_FILE_SIZE
+    batch_file_size: int = layout.DEFAULT_BATCH_QUEUE_FILE_SIZE
+    ext_file_size: int = layout.DEFAULT_EXT_FILE_SIZE
+    has_ext: bool = False
+    """New plain queues get extension files. Those that exist are read in any case."""
+    is_4x: bool = False
+    """Lowest offsets and look-ups by time are those of 4.x."""
+
+
+class ConsumeQueueSet:
+    """All queues of a store.
+
+    Thread-safety: any thread finds, lists, flushes, corrects lowest offsets and deletes expired
+    files; finding takes no lock. Who has the dispatcher's lock creates, recovers, truncates, drops,
+    closes and destroys.
+
+    Invariants: a queue that was dropped is out of the set before its files go.
+    """
+
+    def __init__(self, directory: StoreDir, clock: Clock, shape: QueueShape | None = None) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._shape = shape or QueueShape()
+        self._factory = MappedFileMaker(directory.ops, clock, QUEUE_FILES)
+        self._notes = SparseLog(log, clock)
+        self._queues: dict[QueueKey, AnyQueue] = {}
+        self._change = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    # --- finding ---------------------------------------------------------------------------------
+
+    def find(self, key: QueueKey) -> AnyQueue | None:
+        """Return a queue; None if there is none."""
+        return self._queues.get(key)
+
+    def get_or_create(self, key: QueueKey, *, is_batch: bool = False) -> AnyQueue:
+        """Return a queue, a new one if there is none; one that exists keeps its kind.
+
+        Nothing is made on the disk before something is put.
+
+        Raises:
+            ValueError: the topic cannot be the name of a directory.
+        """
+        queue = self._queues.get(key)
+        if queue is None:
+            if not is_queue_name(key.topic):
+                raise ValueError(f"no queue can be kept for a topic named {key.topic!r}")
+            with self._change:
+                queue = self._queues.get(key)
+                if queue is None:
+                    queue = self._queues[key] = self._make(key, is_batch=is_batch)
+        return queue
+
+    def items(self) -> list[tuple[QueueKey, AnyQueue]]:
+        """Return all queues of this moment."""
+        return list(self._queues.items())
+
+    def topics(self) -> list[str]:
+        """Return the topics that have queues, by name."""
+        return sorted({key.topic for key in list(self._queues)})
+
+    @property
+    def max_physical_offset(self) -> int:
+        """The end of the last record that any queue holds; -1 if none holds any."""
+        return max((queue.max_physical_offset for queue in self._all()), default=-1)
+
+    @property
+    def mapped_size(self) -> int:
+        """How many bytes the files have together."""
+        return sum(queue.mapped_size for queue in self._all())
+
+    # --- opening ---------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Find the queues on the disk and take their files, which are opened when needed.
+
+        Raises:
+            FileSizeError: a file has another size than the files of its family have.
+            StoreError: a queue has files of both kinds.
+        """
+        extended = {
+            QueueKey(place.topic, place.queue_id)
+            for place in self._directory.queue_dirs(names.CONSUME_QUEUE_EXT)
+        }
+        for is_batch, family in enumerate(_FAMILIES[:2]):
+            for place in self._directory.queue_dirs(family):
+                key = QueueKey(place.topic, place.queue_id)
+                queue = self._make(key, is_batch=bool(is_batch), has_ext=key in extended)
+                queue.load()
+                other = self._queues.get(key)
+                if other is not None and other.mapped_size and queue.mapped_size:
+                    raise StoreError(
+                        f"{key} has units in {names.CONSUME_QUEUE} and in "
+                        f"{names.BATCH_CONSUME_QUEUE}: remove the directory that is not of its kind"
+                    )
+                if other is None or queue.mapped_size:
+                    self._queues[key] = queue
+
+    def recover(self, workers: int = 1, *, is_clean: bool = False) -> int:
+        """Find the end of every queue; return the highest `max_physical_offset`.
+
+        After a clean stop little is read: the end is searched, not walked to.
+        """
+        queues = self._all()
+        if workers > 1:
+            with ThreadPoolExecutor(workers, thread_name_prefix="recover-queues") as pool:
+                for _ in pool.map(lambda queue: queue.recover(is_clean=is_clean), queues):
+                    pass
+        else:
+            for queue in queues:
+                queue.recover(is_clean=is_clean)
+        return self.max_physical_offset
+
+    def truncate(self, log_offset: int) -> None:
+        """Drop the units of records that begin at or behind a log offset."""
+        for queue in self._all():
+            queue.truncate(log_offset)
+
+    # --- keeping ---------------------------------------------------------------------------------
+
+    def correct_min(self, log_min: int) -> None:
+        """Make the first message that the log still holds the lowest of each queue."""
+        for queue in self._all():
+            queue.correct_min(log_min)
+
+    def flush(self, least_pages: int) -> bool:
+        """Have units on the disk where enough are new, all with 0; tell whether anything moved.
+
+        Raises:
+            FlushFailedError: some may not be there.
+        """
+        return _any(queue.flush(least_pages) for queue in self._all())
+
+    def delete_expired(self, log_min: int, wait: Waiter | None = None, *, pause_ms: int = 0) -> int:
+        """Delete files whose messages the log no longer holds; return how many.
+
+        Lowest offsets are corrected. `wait` is called behind a queue that lost files, and can end
+        the round.
+
+        Raises:
+            FileAccessError: a file cannot be removed; it stays in its queue.
+        """
+        deleted = 0
+        for queue in self._all():
+            count = queue.delete_expired(log_min)
+            deleted += count
+            if count and wait is not None and wait(pause_ms / 1000):
+                break
+        return deleted
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def drop(self, topic: str) -> int:
+        """Remove the queues of a topic, and their directories; return how many there were."""
+        return self._destroy(lambda key: key.topic == topic)
+
+    def destroy(self) -> None:
+        """Remove all queues, as where there is no log."""
+        self._destroy(lambda _: True)
+
+    def close(self) -> None:
+        """Let all files go; nothing is flushed."""
+        for queue in self._all():
+            queue.close()
+        self._notes.close()
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _all(self) -> list[AnyQueue]:
+        return list(self._queues.values())
+
+    def _destroy(self, is_meant: Callable[[QueueKey], bool]) -> int:
+        with self._change:
+            dropped = [queue for queue in self._all() if is_meant(queue.key)]
+            for queue in dropped:
+                del self._queues[queue.key]
+        for queue in dropped:
+            queue.destroy()
+        ops = self._directory.ops
+        for topic in {queue.key.topic for queue in dropped}:
+            for family in _FAMILIES:
+                ops.rmdir(self._directory.path(family) / topic)
+        return len(dropped)
+
+    def _make(self, key: QueueKey, *, is_batch: bool, has_ext: bool = False) -> AnyQueue:
+        shape = self._shape
+        is_4x = shape.is_4x
+        if is_batch:
+            files = self._files(names.BATCH_CONSUME_QUEUE, key, shape.batch_file_size)
+            return BatchConsumeQueue(key, self._units(files, BATCHED), self._notes, is_4x=is_4x)
+        ext = None
+        if has_ext or shape.has_ext:
+            side = self._files(names.CONSUME_QUEUE_EXT, key, shape.ext_file_size)
+            ext = ConsumeQueueExt(self._directory.ops, side)
+        units = self._units(self._files(names.CONSUME_QUEUE, key, shape.file_size), PLAIN)
+        return ConsumeQueue(key, units, self._notes, ext=ext, is_4x=is_4x)
+
+    def _units(self, files: MappedFileQueue, kind: UnitKind) -> UnitFiles:
+        return UnitFiles(self._directory.ops, files, kind)
+
+    def _files(self, family: str, key: QueueKey, file_size: int) -> MappedFileQueue:
+        path = self._directory.path(family) / key.topic / str(key.queue_id)
+        ops = self._directory.ops
+        return MappedFileQueue(ops, self._clock, self._factory, path, file_size=file_size)
+
+
+def is_queue_name(topic: str) -> bool:
+    """Tell whether a topic can be the name of a directory, and of none but its own."""
+    return topic not in {"", ".", ".."} and not set(topic) & {"/", "\0"}
+
+
+def _any(moved: Iterable[bool]) -> bool:
+    """Ask all, unlike `any`."""
+    return True in list(moved)

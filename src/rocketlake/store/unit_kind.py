@@ -1,0 +1,45 @@
+"""UnitKind: what differs between the units of plain and of batch queues."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.format import layout, queue_unit
+
+Units = npt.NDArray[np.void]
+"""Units as columns, of a plain or of a batch queue."""
+
+
+class UnitKind(Struct, frozen=True):
+    """What differs between the two kinds of queue files."""
+
+    unit_size: int
+    dtype: np.dtype[np.void]
+    default_file_size: int
+    is_batch: bool
+
+    def decode(self, data: bytes | bytearray | memoryview) -> Units:
+        """See whole units as columns; a cut-off last one is left out."""
+        return np.frombuffer(data, self.dtype, len(data) // self.unit_size)
+
+    def count_valid(self, units: Units) -> int:
+        """Return how many units from the first on are valid."""
+        count = queue_unit.valid_prefix(units)
+        if self.is_batch and count:
+            # Compat: as BatchConsumeQueue#recover looks at them.
+            good = (units["base_queue_offset"][:count] >= 0) & (units["batch_size"][:count] > 0)
+            return count if good.all() else int(np.argmin(good))
+        return count
+
+
+PLAIN: Final = UnitKind(
+    layout.UNIT_SIZE, queue_unit.UNIT_DTYPE, layout.DEFAULT_QUEUE_FILE_SIZE, is_batch=False
+)
+BATCHED: Final = UnitKind(
+    layout.BATCH_UNIT_SIZE,
+    queue_unit.BATCH_UNIT_DTYPE,
+    layout.DEFAULT_BATCH_QUEUE_FILE_SIZE,
+    is_batch=True,
+)
