@@ -9,9 +9,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.ids import offset_message_id
-from rocketlake.model.message import Message, StoredMessage
+from rocketlake.model.message import Message
 
 NO_OFFSET = -1
 NO_TIME = -1
@@ -84,7 +85,24 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     prepared_transaction_offset: int = 0
 
 
-class PutReceipt(Struct, frozen=True, kw_only=True, gc=False):
+class BatchRequest(Struct, frozen=True, kw_only=True):
+    """Messages of one topic on their way into the log together (MessageExtBatch).
+
+    Each becomes a record of its own; all of them are appended, behind each other, or none.
+    """
+
+    messages: Sequence[Message]
+    topic: str
+    queue_id: int
+    born_timestamp: int
+    born_host: Endpoint
+    store_host: Endpoint | None = None
+    """None: that of the store."""
+    sys_flag: int = 0
+    wait: bool = True
+
+
+class PutReceipt(Struct, frozen=True, gc=False):
     """How a put ended, and where its records are if they were appended.
 
     Of a batch, offsets are those of the first record, `size` and `count` those of all;
@@ -128,6 +146,10 @@ class GetRequest(Struct, frozen=True, kw_only=True):
     max_messages: int = 32
     max_bytes: int = PULL_SIZE_MAX
     group: str = ""
+    is_limited: bool = False
+    """Keep to what the store's options allow one read to transfer, as a broker does."""
+    catches_up: bool = True
+    """See everything that was put before; otherwise what dispatch has come to, without waiting."""
 
 
 class CorruptUnit(Struct, frozen=True, kw_only=True):
@@ -158,6 +180,17 @@ class GetResult(Struct, frozen=True, kw_only=True):
     def is_found(self) -> bool:
         """Tell whether there are messages."""
         return self.status is GetStatus.FOUND
+
+
+class ColumnsResult(Struct, frozen=True, kw_only=True):
+    """How a read of columns ended; the column `queue_offset` has the numbers in the queue."""
+
+    status: GetStatus
+    columns: RecordColumns
+    next_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+    corrupt: Sequence[CorruptUnit] = ()
 
 
 class QueryResult(Struct, frozen=True, kw_only=True):

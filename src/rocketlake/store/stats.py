@@ -56,16 +56,16 @@ class Latency:
         self._slow = [0] * len(_BUCKET_NAMES)  # nothing in the first: it is what the others leave
         self._before = ([0] * _FINE_BUCKETS, [0] * len(_BUCKET_NAMES))
 
-    def add(self, elapsed_ns: int) -> None:
-        """Count one time; what ran backwards counts as none."""
+    def add(self, elapsed_ns: int, weight: int = 1) -> None:
+        """Count one time, or so many like it; what ran backwards counts as none."""
         if elapsed_ns < _FINE_EXACT:
             index = max(elapsed_ns, 0)
         else:
             shift = elapsed_ns.bit_length() - _FINE_SHIFT - 1
             index = (shift << _FINE_SHIFT) + (elapsed_ns >> shift)
-        self.counts[index] += 1
+        self.counts[index] += weight
         if elapsed_ns >= _NS_PER_MS:
-            self._slow[bisect_right(_BUCKET_ENDS_MS, elapsed_ns // _NS_PER_MS)] += 1
+            self._slow[bisect_right(_BUCKET_ENDS_MS, elapsed_ns // _NS_PER_MS)] += weight
         # Why: no call to max(), which costs as much as the rest.
         if elapsed_ns > self.max_ns:  # noqa: PLR1730
             self.max_ns = elapsed_ns
@@ -219,6 +219,11 @@ class StoreStats:
         puts = self.topics.get(topic) or self.topic(topic)
         puts.count += count
         puts.size += size
+
+    def note_append(self, lock_ns: int, copy_ns: int) -> None:
+        """Count a wait for the append lock, and what was done inside."""
+        self.lock.add(lock_ns)
+        self.copy.add(copy_ns)
 
     def note_put_end(self, elapsed_ns: int, *, is_ok: bool) -> None:
         """Count a put that was answered."""

@@ -25,6 +25,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return int(self.now_s * 1000)
 
+    def now_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
     def monotonic_s(self) -> float:
         return self.now_s
 

@@ -1,0 +1,156 @@
+"""Durability: what a put waits for after its append, the flush and then the replicas."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitTimeoutError
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rocketlake.clock import Clock
+from rocketlake.store.api import PutReceipt, PutStatus
+from rocketlake.store.flush import FlushWait, FlushWatcher, GroupCommit, Poison
+
+if TYPE_CHECKING:
+    from rocketlake.store.ports import Replicator
+
+_OK: Final = PutStatus.PUT_OK
+_SLACK_S: Final = 5.0
+
+
+class Patience(Struct, frozen=True):
+    """How many milliseconds a put waits."""
+
+    flush_ms: int
+    replica_ms: int
+
+
+class Sleeper(Protocol):
+    """A service that says when it sleeps."""
+
+    is_idle: bool
+
+    def wakeup(self) -> None:
+        """End its sleep."""
+        ...
+
+
+class Durability:
+    """Answers puts. Thread-safety: any thread may settle."""
+
+    def __init__(
+        self,
+        poison: Poison,
+        clock: Clock,
+        *,
+        group_commit: GroupCommit | None,
+        dispatch: Sleeper,
+        wake_more: Callable[[], None] | None = None,
+        patience: Patience,
+    ) -> None:
+        """Without a group commit nobody waits for the disk.
+
+        `dispatch` is woken by appends, and so is what `wake_more` wakes.
+        """
+        self.poison = poison
+        self.replicator: Replicator | None = None
+        self.watcher = FlushWatcher(clock)
+        self._clock = clock
+        self._group_commit = group_commit
+        self.dispatch = dispatch
+        self._wake_more = wake_more
+        self._flush_timeout_s = patience.flush_ms / 1000
+        self._replica_timeout_ms = patience.replica_ms
+
+    @property
+    def only_wakes_dispatch(self) -> bool:
+        """Whether there is nothing to do after an append but to wake dispatch, if it sleeps."""
+        is_waited_for = self._group_commit is not None or self.replicator is not None
+        return not is_waited_for and self._wake_more is None
+
+    def _wake(self) -> None:
+        if self.dispatch.is_idle:
+            self.dispatch.wakeup()
+        if self._wake_more is not None:
+            self._wake_more()
+
+    def settle(self, receipt: PutReceipt, *, waits: bool = True) -> PutReceipt:
+        """Wait for what must be waited for, and return the final receipt.
+
+        Raises:
+            StorePoisonedError: the flush failed.
+        """
+        if self._group_commit is None and self.replicator is None:
+            self._wake()
+            return receipt
+        status = _OK
+        end = receipt.physical_offset + receipt.size
+        if self._group_commit is not None:
+            if not waits:
+                self._group_commit.wakeup()
+            else:
+                wait = FlushWait(end, 0.0)
+                self._group_commit.ask(wait)
+                status = wait.wait(self._flush_timeout_s)
+        self._wake()
+        if self.replicator is not None and waits:
+            status = _worse(status, self._ask_replicas(end))
+        return receipt if status is _OK else replace(receipt, status=status)
+
+    def settle_later(self, receipt: PutReceipt, future: Future[PutReceipt], *, waits: bool) -> None:
+        """Complete a future with the final receipt, from whatever thread knows it first."""
+        if self._group_commit is None or not waits:
+            if self._group_commit is not None:
+                self._group_commit.wakeup()
+            self._finish(receipt, future, _OK, waits=waits)
+            return
+
+        def flushed(status: PutStatus, error: Exception | None) -> None:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                self._finish(receipt, future, status, waits=True)
+
+        deadline_s = self._clock.monotonic_s() + self._flush_timeout_s
+        wait = FlushWait(receipt.physical_offset + receipt.size, deadline_s, flushed)
+        self.watcher.watch(wait)
+        self._group_commit.ask(wait)
+
+    def _finish(
+        self, receipt: PutReceipt, future: Future[PutReceipt], status: PutStatus, *, waits: bool
+    ) -> None:
+        self._wake()
+        if self.replicator is None or not waits:
+            future.set_result(receipt if status is _OK else replace(receipt, status=status))
+            return
+        end = receipt.physical_offset + receipt.size
+        answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
+        if isinstance(answer, PutStatus):
+            future.set_result(replace(receipt, status=_worse(status, answer)))
+            return
+
+        def replicated(done: Future[PutStatus]) -> None:
+            error = done.exception()
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(replace(receipt, status=_worse(status, done.result())))
+
+        answer.add_done_callback(replicated)
+
+    def _ask_replicas(self, end: int) -> PutStatus:
+        assert self.replicator is not None, "asked without a replicator"
+        answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
+        if isinstance(answer, PutStatus):
+            return answer
+        try:
+            # Why: the replicator ends the future at its timeout; this is for one that does not.
+            return answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
+        except WaitTimeoutError:
+            return PutStatus.FLUSH_SLAVE_TIMEOUT
+
+
+def _worse(flush: PutStatus, replicas: PutStatus) -> PutStatus:
+    # Compat: as in CommitLog#handleDiskFlushAndHA, a failing replica overwrites a failing flush.
+    return replicas if replicas is not _OK else flush

@@ -1,0 +1,378 @@
+"""Group commit, periodic flush, transient commit, flush of the queues.
+
+1. With SYNC_FLUSH a put hands in the offset it wants on the disk and waits; one flush serves all
+   that wait. With ASYNC_FLUSH the log is flushed from time to time.
+2. A flush that fails poisons the store: nobody knows what is on the disk, so nothing more is
+   acknowledged. Whoever waits is told at once.
+3. Write buffers are committed to their files first; only then can a flush reach their bytes.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, Self
+
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.errors import FlushFailedError, StorePoisonedError
+from rocketlake.files.mapped_file_queue import MappedFileQueue
+from rocketlake.files.service import BackgroundService
+from rocketlake.store.api import PutStatus
+
+log = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.01
+_OK: Final = PutStatus.PUT_OK
+_TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
+
+Done = Callable[[PutStatus, Exception | None], None]
+
+
+class Poison:
+    """Whether a flush has failed; once it has, for good."""
+
+    __slots__ = ("_on_taken", "error")
+
+    def __init__(self, on_taken: Callable[[], object] | None = None) -> None:
+        self.error: FlushFailedError | None = None
+        self._on_taken = on_taken
+
+    def take(self, error: FlushFailedError) -> None:
+        """Remember the first failure."""
+        if self.error is None:
+            self.error = error
+            if self._on_taken is not None:
+                self._on_taken()
+            log.critical("flush failed: the store takes no more messages reason=%s", error)
+
+    def check(self) -> None:
+        """Refuse to go on once a flush has failed.
+
+        Raises:
+            StorePoisonedError: it has.
+        """
+        if self.error is not None:
+            raise self.exception()
+
+    def exception(self) -> StorePoisonedError:
+        """Return what callers are told."""
+        failed = StorePoisonedError(
+            f"a flush failed ({self.error}): what was written before may not be on the disk, so "
+            "nothing more is accepted; close the store and open it again"
+        )
+        failed.__cause__ = self.error
+        return failed
+
+
+class Rhythm(Struct, frozen=True):
+    """When something is flushed: every so often if enough is new, and thoroughly more seldom."""
+
+    interval_s: float
+    thorough_s: float
+    least_pages: int
+
+    @classmethod
+    def of_ms(cls, interval_ms: int, thorough_ms: int, least_pages: int) -> Self:
+        """Take the numbers of options."""
+        return cls(interval_ms / 1000, thorough_ms / 1000, least_pages)
+
+
+class FlushWait:
+    """One put that waits for an offset to be on the disk."""
+
+    __slots__ = ("_done", "_gate", "deadline_s", "end_offset", "error", "status")
+
+    def __init__(self, end_offset: int, deadline_s: float, done: Done | None = None) -> None:
+        """With `done`, that is called once; without, somebody calls `wait`."""
+        self.end_offset = end_offset
+        self.deadline_s = deadline_s
+        self.status: PutStatus | None = None
+        self.error: Exception | None = None
+        self._done = done
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def finish(self, status: PutStatus, error: Exception | None = None) -> None:
+        """Answer; a second answer is not heard."""
+        if self.status is not None:
+            return
+        self.error = error
+        self.status = status
+        self._gate.release()
+        if self._done is not None:
+            self._done(status, error)
+
+    def wait(self, timeout_s: float) -> PutStatus:
+        """Wait for the answer; after the timeout that is FLUSH_DISK_TIMEOUT.
+
+        Raises:
+            StorePoisonedError: the flush failed.
+        """
+        if not self._gate.acquire(timeout=timeout_s):
+            return _TIMEOUT
+        if self.error is not None:
+            raise self.error
+        return self.status or _TIMEOUT
+
+
+class _Flusher(BackgroundService):
+    """What both ways to flush the log share."""
+
+    def __init__(
+        self,
+        name: str,
+        files: MappedFileQueue,
+        poison: Poison,
+        note_flush: Callable[[int], None],
+    ) -> None:
+        super().__init__(name, is_daemon=True)
+        self._files = files
+        self._poison = poison
+        self._note_flush = note_flush
+
+    def flush_all(self) -> None:
+        """Have everything appended so far on the disk, in the caller's thread.
+
+        Raises:
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self._poison.check()
+        self._flush_to(self._files.wrote_where)
+        self._poison.check()
+
+    def _flush_to(self, end: int) -> None:
+        """Flush file after file up to an offset; a failure poisons the store."""
+        files = self._files
+        try:
+            # Order: bytes in write buffers first become the file's.
+            while files.committed_where < end and files.commit(0):
+                pass
+            while files.flushed_where < end and files.flush(0):
+                pass
+        except FlushFailedError as error:
+            self._poison.take(error)
+            return
+        if files.store_timestamp > 0:
+            self._note_flush(files.store_timestamp)
+
+
+class GroupCommit(_Flusher):
+    """Flushes for puts that wait: one list is served while the other is filled.
+
+    Thread-safety: any thread may ask.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        poison: Poison,
+        note_flush: Callable[[int], None],
+    ) -> None:
+        super().__init__("rocketlake-group-commit", files, poison, note_flush)
+        self._filled: list[FlushWait] = []
+        self._guard = threading.Lock()
+
+    def ask(self, wait: FlushWait) -> None:
+        """Have somebody answered when an offset is on the disk, or can never be."""
+        with self._guard:
+            is_taken = self._poison.error is None and not self._is_closed
+            if is_taken:
+                self._filled.append(wait)
+        if is_taken:
+            self.wakeup()
+        else:
+            self._answer([wait])
+
+    def run_once(self) -> None:
+        """Flush, and answer everybody whose offset is then on the disk."""
+        with self._guard:
+            served, self._filled = self._filled, []
+        end = max((wait.end_offset for wait in served), default=self._files.wrote_where)
+        if self._poison.error is None:
+            self._flush_to(end)
+        self._answer(served)
+
+    def run_last(self) -> None:
+        """Flush what is left; nobody is left waiting."""
+        self.run_once()
+        self._flush_to(self._files.wrote_where)
+        with self._guard:
+            late, self._filled = self._filled, []
+        self._answer(late)
+
+    def _answer(self, served: list[FlushWait]) -> None:
+        flushed = self._files.flushed_where
+        error = self._poison.exception() if self._poison.error is not None else None
+        for wait in served:
+            if wait.end_offset <= flushed:
+                wait.finish(_OK)
+            else:
+                wait.finish(_TIMEOUT, error)
+
+
+class FlushWatcher(BackgroundService):
+    """Ends waits that have lasted too long, oldest first [FlushDiskWatcher]."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("rocketlake-flush-watcher", is_daemon=True)
+        self._clock = clock
+        self._waits: deque[FlushWait] = deque()
+
+    def watch(self, wait: FlushWait) -> None:
+        """End a wait at its deadline."""
+        is_first = not self._waits
+        self._waits.append(wait)
+        if is_first:
+            self.wakeup()
+
+    def pause_s(self) -> float | None:
+        """Look often while somebody waits."""
+        return _WATCH_S if self._waits else None
+
+    def run_once(self) -> None:
+        """Forget who was answered, and answer who waited too long."""
+        now_s = self._clock.monotonic_s()
+        waits = self._waits
+        while waits and (waits[0].status is not None or waits[0].deadline_s <= now_s):
+            waits.popleft().finish(_TIMEOUT)
+
+    def run_last(self) -> None:
+        """Answer everybody who is left."""
+        while self._waits:
+            self._waits.popleft().finish(_TIMEOUT)
+
+
+class PeriodicFlush(_Flusher):
+    """Flushes the log from time to time, thoroughly more seldom [FlushRealTimeService]."""
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        poison: Poison,
+        note_flush: Callable[[int], None],
+        *,
+        rhythm: Rhythm,
+        clock: Clock,
+    ) -> None:
+        super().__init__("rocketlake-flush", files, poison, note_flush)
+        self._clock = clock
+        self._rhythm = rhythm
+        self._thorough_at_s = float("-inf")
+
+    def pause_s(self) -> float:
+        """Wait for the next round."""
+        return self._rhythm.interval_s
+
+    def run_once(self) -> None:
+        """Flush if enough is new, or if it was long ago."""
+        if self._poison.error is not None:
+            return
+        now_s = self._clock.monotonic_s()
+        is_thorough = now_s >= self._thorough_at_s + self._rhythm.thorough_s
+        if is_thorough:
+            self._thorough_at_s = now_s
+        try:
+            while self._files.flush(0 if is_thorough else self._rhythm.least_pages):
+                pass
+        except FlushFailedError as error:
+            self._poison.take(error)
+            return
+        if self._files.store_timestamp > 0:
+            self._note_flush(self._files.store_timestamp)
+
+    def run_last(self) -> None:
+        """Flush what is left."""
+        if self._poison.error is None:
+            self._flush_to(self._files.wrote_where)
+
+
+class BufferCommit(BackgroundService):
+    """Commits write buffers to their files [CommitRealTimeService]."""
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        wake_flush: Callable[[], None],
+        *,
+        rhythm: Rhythm,
+        clock: Clock,
+    ) -> None:
+        super().__init__("rocketlake-commit", is_daemon=True)
+        self._files = files
+        self._wake_flush = wake_flush
+        self._clock = clock
+        self._rhythm = rhythm
+        self._thorough_at_s = float("-inf")
+
+    def pause_s(self) -> float:
+        """Wait for the next round."""
+        return self._rhythm.interval_s
+
+    def run_once(self) -> None:
+        """Commit if enough is new, or if it was long ago."""
+        now_s = self._clock.monotonic_s()
+        is_thorough = now_s >= self._thorough_at_s + self._rhythm.thorough_s
+        has_moved = False
+        while self._files.commit(0 if is_thorough else self._rhythm.least_pages):
+            has_moved = True
+        if is_thorough or has_moved:
+            self._thorough_at_s = now_s
+        if has_moved:
+            self._wake_flush()
+
+    def run_last(self) -> None:
+        """Commit what is left."""
+        while self._files.commit(0):
+            pass
+
+
+class Flushable(Protocol):
+    """The queues, to be flushed."""
+
+    def flush(self, least_pages: int) -> bool:
+        """Flush every queue that has enough new pages; tell whether something moved."""
+        ...
+
+
+class QueueFlush(BackgroundService):
+    """Flushes the queues from time to time, thoroughly and with the checkpoint more seldom."""
+
+    def __init__(
+        self,
+        queues: Flushable,
+        reached_ms: Callable[[], int],
+        save: Callable[[int], None],
+        *,
+        rhythm: Rhythm,
+        clock: Clock,
+    ) -> None:
+        """`reached_ms` tells the store time of the last unit; `save` learns that it is on disk."""
+        super().__init__("rocketlake-queue-flush", is_daemon=True)
+        self._queues = queues
+        self._reached_ms = reached_ms
+        self._save = save
+        self._rhythm = rhythm
+        self._clock = clock
+        self._thorough_at_s = clock.monotonic_s()
+
+    def pause_s(self) -> float:
+        """Wait for the next round."""
+        return self._rhythm.interval_s
+
+    def run_once(self) -> None:
+        """Flush what is worth it; after a thorough round the checkpoint can speak of it."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._thorough_at_s + self._rhythm.thorough_s:
+            self._queues.flush(self._rhythm.least_pages)
+            return
+        self._thorough_at_s = now_s
+        self.run_last()
+
+    def run_last(self) -> None:
+        """Flush everything, then the checkpoint."""
+        # Order: read before the flush, so that it speaks of a unit that is covered.
+        reached_ms = self._reached_ms()
+        self._queues.flush(0)
+        self._save(reached_ms)

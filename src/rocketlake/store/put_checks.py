@@ -1,0 +1,115 @@
+"""What a message must be to be put, in the order in which the reference looks.
+
+A check answers with a receipt, which ends the put, or with None.
+"""
+
+from typing import Final
+
+from rocketlake.format import layout
+from rocketlake.format.record import message_properties
+from rocketlake.model import flags
+from rocketlake.model import properties as names
+from rocketlake.model.message import Message
+from rocketlake.model.topics import is_retry_topic
+from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
+from rocketlake.store.frames import FrameMaker
+from rocketlake.store.options import CompatVersion
+from rocketlake.store.ports import TopicCatalog
+
+TOPIC_MAX: Final = 127
+RETRY_TOPIC_MAX: Final = 255
+_ILLEGAL: Final = PutStatus.MESSAGE_ILLEGAL
+
+
+def refuse(status: PutStatus, reason: str) -> PutReceipt:
+    """Return the receipt of a put that ends here."""
+    return PutReceipt(status, reason=reason)
+
+
+def check_topic(topic: str, version: CompatVersion) -> PutReceipt | None:
+    """Refuse a topic that is too long for the release."""
+    if version.is_4x:
+        # Compat: 4.x counts characters, in units of UTF-16, for every topic.
+        length, limit = len(topic.encode("utf-16-le", "surrogatepass")) // 2, TOPIC_MAX
+    else:
+        length = len(topic.encode())
+        limit = RETRY_TOPIC_MAX if is_retry_topic(topic) else TOPIC_MAX
+    if length > limit:
+        return refuse(_ILLEGAL, f"topic of {length} bytes: {topic!r}; at most {limit} are allowed")
+    return None
+
+
+def check_batch(
+    batch: BatchRequest, frames: FrameMaker, size_max: int, version: CompatVersion
+) -> PutReceipt | None:
+    """Refuse a batch that cannot be, is too large, or has a message that is.
+
+    Raises:
+        ValueError: a message is for another topic, or a property cannot be written.
+    """
+    if batch.sys_flag & flags.TRANSACTION_MASK:
+        return refuse(_ILLEGAL, "a batch cannot be part of a transaction")
+    hosts = (batch.born_host, batch.store_host)
+    total = 0
+    for message in batch.messages:
+        if message.topic != batch.topic:
+            raise ValueError(f"a batch for {batch.topic!r} holds a message for {message.topic!r}")
+        if message.delay_level or message.deliver_at is not None:
+            return refuse(_ILLEGAL, "messages of a batch cannot be delayed")
+        properties = len(message_properties(message, frames.trailing))
+        # Compat: 5.x looks at the client's encoding of the batch, 4.x at the records.
+        if version.is_4x:
+            total += frames.record_size(batch.topic, len(message.body), properties, hosts)
+        else:
+            total += layout.BATCH_ENTRY_FIXED_SIZE + len(message.body) + properties
+        if total > size_max:
+            text = f"batch of more than {total} bytes; maxMessageSize allows {size_max}"
+            return refuse(_ILLEGAL, text)
+    return None
+
+
+def check_inner_batch(request: AppendRequest, catalog: TopicCatalog) -> PutReceipt | None:
+    """Refuse a batch in one record that is not marked as such, or does not belong to its topic."""
+    is_inner = bool(request.sys_flag & flags.INNER_BATCH)
+    if names.INNER_NUM in request.message.properties and not is_inner:
+        return refuse(_ILLEGAL, f"property {names.INNER_NUM} without the flag of an inner batch")
+    if is_inner and not catalog.is_batch_queue(request.message.topic):
+        return refuse(
+            _ILLEGAL, f"inner batch for {request.message.topic!r}, whose queues are no BatchCQ"
+        )
+    return None
+
+
+def check_sizes(
+    message: Message, request: AppendRequest, frames: FrameMaker, version: CompatVersion
+) -> PutReceipt | None:
+    """Refuse properties, a body or a record that is too large.
+
+    Raises:
+        ValueError: a property cannot be written.
+    """
+    raw = message_properties(message, frames.trailing)
+    properties, room = len(raw), frames.properties_room()
+    if properties > room:
+        text = f"properties of {properties} bytes; at most {room} are allowed"
+        return refuse(_properties_status(raw, version), text)
+    if len(message.body) > frames.body_max:
+        text = f"body of {len(message.body)} bytes; maxMessageSize allows {frames.body_max}"
+        return refuse(_ILLEGAL, text)
+    hosts = (request.born_host, request.store_host)
+    size = frames.record_size(message.topic, len(message.body), properties, hosts)
+    if size > frames.record_max:
+        text = f"record of {size} bytes; at most {frames.record_max} are allowed"
+        return refuse(_ILLEGAL, text)
+    return None
+
+
+def _properties_status(raw: bytes, version: CompatVersion) -> PutStatus:
+    """Return how a release refuses properties that are too long."""
+    exceeded = PutStatus.PROPERTIES_SIZE_EXCEEDED
+    if not version.is_4x:
+        return exceeded
+    # Compat: 4.x counts characters first, and bytes when it encodes; 4.6 and 4.9 swap the answers.
+    units = len(raw.decode("utf-8", "replace").encode("utf-16-le", "surrogatepass")) // 2
+    is_early = units > layout.MAX_I16
+    return exceeded if is_early is (version is CompatVersion.V4_6) else _ILLEGAL

@@ -1,0 +1,427 @@
+"""Putter: a message's way from its caller into the log, and to its answer.
+
+1. Checks come in the order of the reference; what is refused leaves everything as it was.
+2. Plain messages, which ask for nothing but to be appended, take a short way: one look at the
+   flags, one append.
+3. After the append a put waits for what it must: the flush, then the replicas.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from time import perf_counter_ns
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rocketlake.clock import Clock
+from rocketlake.model import flags as sys_flags
+from rocketlake.model import properties as names
+from rocketlake.model.message import Message
+from rocketlake.model.topics import is_lmq
+from rocketlake.store import put_checks
+from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
+from rocketlake.store.commit_log import CommitLog, Step
+from rocketlake.store.durability import Durability
+from rocketlake.store.frames import FrameMaker
+from rocketlake.store.light_queues import may_fan_out, number_of
+from rocketlake.store.options import BrokerRole, CompatVersion, StoreOptions
+from rocketlake.store.ports import PutHook, Replicator, TopicCatalog
+from rocketlake.store.queue_offsets import QueueOffsets, QueueSlot
+from rocketlake.store.running_flags import RunningFlags
+from rocketlake.store.stats import SparseLog, StoreStats
+
+log = logging.getLogger(__name__)
+
+_OK: Final = PutStatus.PUT_OK
+_SAMPLE: Final = 15  # of plain puts, one in 16 is timed; slow appends always are
+_BUSY_MAX_MS: Final = 10_000_000
+
+
+class PutParts(Struct, frozen=True):
+    """What a put meets on its way."""
+
+    log: CommitLog
+    offsets: QueueOffsets
+    flags: RunningFlags
+    catalog: TopicCatalog
+    stats: StoreStats
+    durability: Durability
+
+
+class Putter:
+    """Takes messages. Thread-safety: any thread may put."""
+
+    def __init__(self, parts: PutParts, options: StoreOptions, clock: Clock) -> None:
+        self._log = parts.log
+        self._offsets = parts.offsets
+        self._options = options
+        self._flags = parts.flags
+        self._clock = clock
+        self._stats = parts.stats
+        self._catalog = parts.catalog
+        self._durability = parts.durability
+        self._dispatch = parts.durability.dispatch
+        self._waits = True  # puts have more to do than to wake dispatch
+        self._notes = SparseLog(log, clock)
+        self.frames = FrameMaker(options)
+        self._topics = parts.offsets.topics
+        self._version = options.compat_version
+        self._has_light_queues = options.enable_lmq and options.enable_multi_dispatch
+        self._busy_ms = parts.log.tail.busy_ms = options.os_page_cache_busy_time_out_mills
+        self._append_plain = parts.log.append
+        parts.log.on_slow = self._note_slow
+        self._is_replica = (
+            options.broker_role is BrokerRole.SLAVE and not options.duplication_enable
+        )
+        self._hooks: tuple[PutHook, ...] = ()
+        self._replicator: Replicator | None = None
+        self.limits_topics = True  # a store without the broker's hooks takes longer ones
+        self._is_gated = True  # plain puts must take the long way
+        self._refusal: str | None = "the store is not started"
+
+    # --- what changes while a store lives --------------------------------------------------------
+
+    @property
+    def hooks(self) -> tuple[PutHook, ...]:
+        """Who looks at messages before they are put, in order."""
+        return self._hooks
+
+    def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
+        """Let somebody look at messages before they are put."""
+        self._hooks = (hook, *self._hooks) if is_first else (*self._hooks, hook)
+        self._settle_gate()
+
+    def set_replicator(self, replicator: Replicator | None) -> None:
+        """Have replicas asked before a put is answered."""
+        self._replicator = replicator
+        self._durability.replicator = replicator
+        self._settle_gate()
+
+    def open(self) -> None:
+        """Take messages from now on."""
+        self._refusal = None
+        self._settle_gate()
+
+    def refuse(self, reason: str) -> None:
+        """Take no more messages."""
+        self._refusal = reason
+        self._is_gated = True
+
+    def close(self) -> None:
+        """Take no more messages, and log what was left out so far."""
+        self.refuse("the store is closed")
+        self._notes.close()
+
+    def _settle_gate(self) -> None:
+        sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
+        self._waits = not self._durability.only_wakes_dispatch
+        self._is_gated = (
+            self._refusal is not None
+            or sees_all
+            or self._is_replica
+            or self._replicator is not None
+        )
+
+    # --- putting ---------------------------------------------------------------------------------
+
+    def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
+        """Put a message born here and now.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        queues = self._topics.get(message.topic)
+        slot = queues.get(queue_id) if queues is not None else None
+        if slot is None or slot.frame is None or self._is_gated or self._flags.bits:
+            return self.put(self._request_of(message, queue_id))
+        puts = slot.puts
+        count = puts.count + 1
+        is_timed = self._waits or not count & _SAMPLE
+        started = perf_counter_ns() if is_timed else 0
+        receipt: PutReceipt | None = self._append_plain(message, slot, slot.frame)
+        if receipt is None:
+            return self.put(self._request_of(message, queue_id))
+        puts.count = count
+        puts.size += receipt.size
+        if self._waits:
+            receipt = self._durability.settle(receipt)
+        elif self._dispatch.is_idle:
+            self._dispatch.wakeup()
+        if is_timed:
+            self._note_timed(perf_counter_ns() - started, count)
+        return receipt
+
+    def _note_timed(self, elapsed_ns: int, count: int) -> None:
+        self._stats.put.add(elapsed_ns, 1 if self._waits else _SAMPLE + 1)
+        if not count & _SAMPLE:
+            self._stats.note_append(self._log.tail.lock_ns, self._log.tail.copy_ns)
+
+    def _note_slow(self, lock_ns: int, copy_ns: int) -> None:
+        """Count an append that took long: those in between are only counted in part."""
+        self._stats.note_append(lock_ns, copy_ns)
+        if not self._waits:
+            self._stats.put.add(lock_ns + copy_ns)
+
+    def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
+        """Put a message born here and now; the future is done when `put_plain` would return.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+        """
+        slot = self._offsets.find(message.topic, queue_id)
+        receipt: PutReceipt | None = None
+        is_open = not (self._is_gated or self._flags.bits)
+        if is_open and slot is not None and slot.frame is not None:
+            receipt = self._append_plain(message, slot, slot.frame)
+        if slot is None or receipt is None:
+            return self.put_async(self._request_of(message, queue_id))
+        slot.puts.count += 1
+        slot.puts.size += receipt.size
+        future: Future[PutReceipt] = Future()
+        self._durability.settle_later(receipt, future, waits=True)
+        return future
+
+    def put(self, request: AppendRequest) -> PutReceipt:
+        """Put a message.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        started = perf_counter_ns()
+        receipt, waits = self._append(request)
+        if receipt.is_ok:
+            receipt = self._durability.settle(receipt, waits=waits)
+        self._note_end(receipt, started)
+        return receipt
+
+    def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
+        """Put a message; the future is done when `put` would return, and raises what it would."""
+        return self._later(lambda: self._append(request))
+
+    def put_batch(self, batch: BatchRequest) -> PutReceipt:
+        """Put messages of one topic into one queue, all of them or none.
+
+        Raises:
+            ValueError: one of them cannot be encoded; nothing was changed.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        started = perf_counter_ns()
+        receipt = self._append_batch(batch)
+        if receipt.is_ok:
+            receipt = self._durability.settle(receipt, waits=batch.wait)
+        self._note_end(receipt, started)
+        return receipt
+
+    def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
+        """Put a batch; the future is done when `put_batch` would return."""
+        return self._later(lambda: (self._append_batch(batch), batch.wait))
+
+    def _later(self, append: Callable[[], tuple[PutReceipt, bool]]) -> Future[PutReceipt]:
+        started = perf_counter_ns()
+        future: Future[PutReceipt] = Future()
+        try:
+            receipt, waits = append()
+        except Exception as error:  # noqa: BLE001 - told by the future
+            future.set_exception(error)
+            return future
+        self._note_end(receipt, started)
+        if receipt.is_ok:
+            self._durability.settle_later(receipt, future, waits=waits)
+        else:
+            future.set_result(receipt)
+        return future
+
+    def _note_end(self, receipt: PutReceipt, started: int) -> None:
+        self._stats.note_put_end(perf_counter_ns() - started, is_ok=receipt.is_ok)
+        if receipt.status is not _OK:
+            self._notes.warning(
+                receipt.status, "put ended status=%s reason=%s", receipt.status, receipt.reason
+            )
+
+    # --- checks and append -----------------------------------------------------------------------
+
+    def _append(self, request: AppendRequest) -> tuple[PutReceipt, bool]:
+        """Check and append; return the receipt, and whether the put waits for more than that."""
+        refused = self._check_before(request.message.topic)
+        if refused is not None:
+            return refused, False
+        for hook in self._hooks:
+            answer = hook.before_put(request)
+            if isinstance(answer, PutReceipt):
+                return answer, False
+            request = answer or request
+        message = _settle_fields(request.message, drops_crc=self._options.enabled_append_prop_crc)
+        refused = (
+            put_checks.check_inner_batch(request, self._catalog)
+            or self._check_replicas()
+            or put_checks.check_sizes(message, request, self.frames, self._version)
+        )
+        if refused is not None:
+            return refused, False
+        receipt = self._append_checked(message, request)
+        if receipt.is_ok:
+            self._stats.note_put(message.topic, count=receipt.count, size=receipt.size)
+        waits = request.message.wait and message.properties.get(names.WAIT) != "false"
+        return receipt, waits
+
+    def _append_checked(self, message: Message, request: AppendRequest) -> PutReceipt:
+        topic, queue_id = message.topic, request.queue_id
+        frame = self.frames.frame(
+            topic,
+            queue_id,
+            sys_flag=request.sys_flag,
+            hosts=(request.born_host, request.store_host),
+            reconsume_times=request.reconsume_times,
+            prepared_transaction_offset=request.prepared_transaction_offset,
+        )
+        slot: QueueSlot | None = None
+        if sys_flags.enters_queue(request.sys_flag):
+            slot = self._slot(topic, queue_id)
+        step = self._step_of(message, request, slot)
+        if isinstance(step, PutReceipt):
+            return step
+        receipt = self._log.append_step(message, slot, frame, request.born_timestamp, step=step)
+        assert receipt is not None, "only guarded frames let a message not pass"
+        return receipt
+
+    def _append_batch(self, batch: BatchRequest) -> PutReceipt:
+        refused = self._check_before(batch.topic) or self._check_replicas()
+        if refused is not None:
+            return refused
+        slot = self._slot(batch.topic, batch.queue_id)
+        is_plain = not batch.sys_flag and batch.store_host is None and slot.frame is not None
+        if is_plain and batch.born_host == self.frames.store_host:
+            receipt = self._log.append_batch(batch.messages, slot, slot.frame, batch.born_timestamp)
+            if receipt is not None:
+                return self._note_batch(batch.topic, receipt)
+        return self._append_odd_batch(batch, slot)
+
+    def _append_odd_batch(self, batch: BatchRequest, slot: QueueSlot) -> PutReceipt:
+        size_max = self._options.max_message_size
+        refused = put_checks.check_batch(batch, self.frames, size_max, self._version)
+        hosts = (batch.born_host, batch.store_host)
+        for message in batch.messages if refused is None else ():
+            request = AppendRequest(
+                message=message,
+                queue_id=0,
+                born_timestamp=0,
+                born_host=hosts[0],
+                store_host=hosts[1],
+            )
+            refused = put_checks.check_sizes(message, request, self.frames, self._version)
+            if refused is not None:
+                break
+        if refused is not None:
+            return refused
+        frame = self.frames.frame(batch.topic, batch.queue_id, sys_flag=batch.sys_flag, hosts=hosts)
+        receipt = self._log.append_batch(batch.messages, slot, frame, batch.born_timestamp)
+        assert receipt is not None, "only guarded frames let a message not pass"
+        return self._note_batch(batch.topic, receipt)
+
+    def _note_batch(self, topic: str, receipt: PutReceipt) -> PutReceipt:
+        if receipt.is_ok:
+            self._stats.note_put(topic, count=receipt.count, size=receipt.size)
+        return receipt
+
+    def _check_before(self, topic: str) -> PutReceipt | None:
+        """Look at the store first, then at the topic [checkBeforePutMessage]."""
+        self._durability.poison.check()
+        unavailable = PutStatus.SERVICE_NOT_AVAILABLE
+        if self._refusal is not None:
+            return put_checks.refuse(unavailable, self._refusal)
+        if self._is_replica:
+            return put_checks.refuse(unavailable, "a replica takes no messages (brokerRole=SLAVE)")
+        if not self._flags.is_writable:
+            return put_checks.refuse(unavailable, f"the store is not writable: {self._flags}")
+        is_4_9 = self._version is CompatVersion.V4_9
+        topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
+        # Compat: 4.9 looks at its locks first.
+        return (
+            (self._check_busy() or topic_refused)
+            if is_4_9
+            else (topic_refused or self._check_busy())
+        )
+
+    def _check_busy(self) -> PutReceipt | None:
+        if not self.is_busy():
+            return None
+        text = f"an append has held the log for more than {self._busy_ms} ms"
+        return put_checks.refuse(PutStatus.OS_PAGE_CACHE_BUSY, text)
+
+    def is_busy(self) -> bool:
+        """Tell whether an append has held the log for too long [isOSPageCacheBusy]."""
+        since = self._log.lock_since_ms
+        return bool(since) and self._busy_ms < self._clock.now_ms() - since < _BUSY_MAX_MS
+
+    def _check_replicas(self) -> PutReceipt | None:
+        if self._replicator is None:
+            return None
+        status = self._replicator.check(self._log.wrote_where)
+        if status is _OK:
+            return None
+        return put_checks.refuse(status, "too few replicas follow the log")
+
+    # --- queues ----------------------------------------------------------------------------------
+
+    def _slot(self, topic: str, queue_id: int) -> QueueSlot:
+        slot = self._offsets.slot(topic, queue_id)
+        if slot.puts is None:
+            slot.puts = self._stats.topic(topic)
+            if not self._catalog.is_batch_queue(topic) and queue_id >= 0:
+                slot.frame = self.frames.guarded(topic, queue_id)
+        return slot
+
+    def _step_of(
+        self, message: Message, request: AppendRequest, slot: QueueSlot | None
+    ) -> Step | PutReceipt:
+        """Return how this append moves queue offsets; or a receipt that ends the put."""
+        properties = message.properties
+        if slot is None or not properties:
+            return Step()
+        if request.sys_flag & sys_flags.INNER_BATCH:
+            count = max(number_of(properties.get(names.INNER_NUM), 1), 1)
+            return Step(
+                count,
+                rewrite=lambda: _with(message, {names.INNER_BASE: str(slot.next_offset)}),
+            )
+        fans_out = self._has_light_queues and names.MULTI_DISPATCH in properties
+        if not fans_out or not may_fan_out(message.topic):
+            return Step()
+        queues = properties[names.MULTI_DISPATCH].split(names.MULTI_SEPARATOR)
+        light = [self._offsets.slot(q, 0 if is_lmq(q) else request.queue_id) for q in queues if q]
+        return Step(1, light, rewrite=lambda: _with(message, _light_offsets(light)))
+
+    def _request_of(self, message: Message, queue_id: int) -> AppendRequest:
+        return AppendRequest(
+            message=message,
+            queue_id=queue_id,
+            born_timestamp=self._clock.now_ms(),
+            born_host=self.frames.store_host,
+        )
+
+
+def _light_offsets(light: Sequence[QueueSlot]) -> Mapping[str, str]:
+    offsets = names.MULTI_SEPARATOR.join(str(slot.next_offset) for slot in light)
+    return {names.MULTI_QUEUE_OFFSET: offsets}
+
+
+def _with(message: Message, changes: Mapping[str, str]) -> Message:
+    """Return the message with properties replaced where they are, or added at the end."""
+    return replace(message, properties={**message.properties, **changes})
+
+
+def _settle_fields(message: Message, *, drops_crc: bool) -> Message:
+    """Write what no hook took care of as plain properties."""
+    is_plain = not message.delay_level and message.deliver_at is None
+    if is_plain and not (drops_crc and names.RECORD_CRC in message.properties):
+        return message
+    properties = dict(message.properties)
+    if drops_crc:
+        properties.pop(names.RECORD_CRC, None)
+    if message.delay_level:
+        properties[names.DELAY] = str(message.delay_level)
+    return replace(message, properties=properties, delay_level=0, deliver_at=None)

@@ -1,0 +1,69 @@
+"""Next queue offset per topic queue."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rocketlake.model.queues import QueueKey
+
+
+class QueueSlot:
+    """One topic queue as the log's appender sees it.
+
+    Thread-safety: `next_offset` belongs to who holds the append lock; `frame` is set once.
+    """
+
+    __slots__ = ("frame", "next_offset", "puts", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int = 0) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+        self.frame: Any = None  # what records of this queue share, once one was appended
+        self.puts: Any = None  # counters of the topic
+
+    def __repr__(self) -> str:
+        return f"QueueSlot({self.topic!r}, {self.queue_id}, next_offset={self.next_offset})"
+
+
+class QueueOffsets:
+    """The slots of a store, made when a queue is first named.
+
+    Thread-safety: look-ups and creation by any thread; numbers are changed under the append lock.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[int, QueueSlot]] = {}
+
+    def find(self, topic: str, queue_id: int) -> QueueSlot | None:
+        """Return the slot of a queue; None if nobody named it yet."""
+        queues = self.topics.get(topic)
+        return queues.get(queue_id) if queues is not None else None
+
+    def slot(self, topic: str, queue_id: int) -> QueueSlot:
+        """Return the slot of a queue, the same one every time."""
+        queues = self.topics.get(topic)
+        if queues is None:
+            queues = self.topics.setdefault(topic, {})
+        slot = queues.get(queue_id)
+        return slot or queues.setdefault(queue_id, QueueSlot(topic, queue_id))
+
+    def next_offset(self, key: QueueKey) -> int:
+        """Return the queue offset of the next message; 0 if there was none."""
+        slot = self.find(key.topic, key.queue_id)
+        return slot.next_offset if slot is not None else 0
+
+    def load(self, table: Mapping[QueueKey, int]) -> None:
+        """Replace all numbers, as after recovery."""
+        self.topics.clear()
+        for key, next_offset in table.items():
+            self.slot(key.topic, key.queue_id).next_offset = next_offset
+
+    def remove(self, topic: str) -> None:
+        """Forget the queues of a topic; a later message begins at 0."""
+        self.topics.pop(topic, None)
+
+    def items(self) -> Iterator[tuple[QueueKey, int]]:
+        """Yield every queue and its next offset."""
+        for topic, queues in list(self.topics.items()):
+            for queue_id, slot in list(queues.items()):
+                yield QueueKey(topic, queue_id), slot.next_offset
