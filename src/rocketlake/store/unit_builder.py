@@ -1,0 +1,204 @@
+"""Records -> units of their queues, many at a time.
+
+Records are sorted by queue, keeping their order, and each queue gets its units in one piece. What a
+few records have beside that (a due time, light queues, a batch inside) is looked at one by one.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketlake.format.dispatch import DispatchColumns, Trait
+from rocketlake.format.queue_unit import UNIT_DTYPE
+from rocketlake.format.record import RecordColumns, decode_properties
+from rocketlake.model import properties as names
+from rocketlake.model.flags import INNER_BATCH
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
+from rocketlake.store.batch_consume_queue import BatchConsumeQueue
+from rocketlake.store.consume_queue import ConsumeQueue
+from rocketlake.store.consume_queue_set import ConsumeQueueSet
+from rocketlake.store.light_queues import light_places, may_fan_out, number_of
+from rocketlake.store.options.delay_levels import delay_of
+from rocketlake.store.ports import TopicCatalog
+from rocketlake.store.unit_queue import packed
+
+_UNIT_SIZE = UNIT_DTYPE.itemsize
+
+Int64s = npt.NDArray[np.int64]
+Ends = dict[tuple[str, int], int]
+"""Topic and queue id -> the queue offset behind the last message."""
+
+
+class Round:
+    """Records that are dispatched together, and what becomes of them."""
+
+    def __init__(
+        self, columns: RecordColumns, facts: DispatchColumns, bitmaps: dict[int, bytes]
+    ) -> None:
+        self.columns = columns
+        self.tags_codes = facts.tags_codes
+        self.traits = facts.traits
+        self.codes, self.topics = columns.topics()
+        self.bitmaps = bitmaps
+        self.rows = np.flatnonzero(facts.traits & Trait.ENTERS_QUEUE)
+        self.batches: dict[int, tuple[int, int]] = {}  # row -> first queue offset, messages
+        self.light: dict[QueueKey, list[tuple[int, int]]] = {}  # rows and their queue offsets
+        self.ends: Ends = {}
+
+    def topic_of(self, row: int) -> str:
+        """Return the topic of a record."""
+        return self.topics[int(self.codes[row])]
+
+    def properties_of(self, row: int) -> dict[str, str]:
+        """Return the properties of a record."""
+        found = self.columns.rows[row]
+        start = int(found["properties_position"])
+        raw = memoryview(self.columns.buffer)[start : start + int(found["properties_size"])]
+        return decode_properties(raw)
+
+    def units(self, rows: Int64s) -> npt.NDArray[np.void]:
+        """Return the plain units of rows."""
+        units = np.empty(len(rows), UNIT_DTYPE)
+        units["physical_offset"] = self.columns["physical_offset"][rows]
+        units["size"] = self.columns["size"][rows]
+        units["tags_code"] = self.tags_codes[rows]
+        return units
+
+
+class UnitBuilder:
+    """Writes the units of dispatched records. Owned by the dispatcher."""
+
+    def __init__(
+        self,
+        queues: ConsumeQueueSet,
+        catalog: TopicCatalog,
+        *,
+        delay_levels_ms: Sequence[int],
+        has_light_queues: bool,
+    ) -> None:
+        self._queues = queues
+        self._catalog = catalog
+        self._delays_ms = delay_levels_ms
+        self._has_light_queues = has_light_queues
+
+    def put(self, records: Round) -> None:
+        """Write the units of records.
+
+        Raises:
+            RocketLakeError: a queue cannot be written; those before it may have been.
+        """
+        for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
+            self._look_at(records, row)
+        if len(records.rows):
+            self._put_sorted(records, _Sorted(records.columns, records.codes, records.rows))
+        for key, entries in records.light.items():
+            rows = np.array([row for row, _ in entries])
+            queue = self._queues.find(key) or self._queues.get_or_create(key)
+            assert isinstance(queue, ConsumeQueue), f"light queue {key} is a batch queue"
+            queue.put(records.units(rows), np.array([at for _, at in entries]))
+            records.ends[key.topic, key.queue_id] = queue.max_offset
+
+    def _put_sorted(self, records: Round, by_queue: "_Sorted") -> None:
+        units = records.units(by_queue.rows)
+        view = packed(units, UNIT_DTYPE)
+        for code, queue_id, start, stop, first, physical, end in by_queue.ranges():
+            topic = records.topics[code]
+            queue = self._find(topic, queue_id)
+            part = slice(start, stop)
+            if isinstance(queue, BatchConsumeQueue):
+                self._put_batch(queue, records, by_queue.rows[part], units[part])
+            elif queue.ext is not None:
+                rows = by_queue.rows[part]
+                queue.put_extended(
+                    units[part],
+                    by_queue.offsets[part],
+                    records.columns["store_timestamp"][rows],
+                    [records.bitmaps.get(row, b"") for row in rows.tolist()],
+                )
+            elif by_queue.are_consecutive:
+                own = view[start * _UNIT_SIZE : stop * _UNIT_SIZE]
+                queue.append_packed(own, first, stop - start, physical, end)
+            else:
+                queue.put(units[part], by_queue.offsets[part])
+            records.ends[topic, queue_id] = queue.max_offset
+
+    def _put_batch(
+        self,
+        queue: BatchConsumeQueue,
+        records: Round,
+        rows: Int64s,
+        units: npt.NDArray[np.void],
+    ) -> None:
+        bases = records.columns["queue_offset"][rows].copy()
+        counts = np.ones(len(rows), np.int64)
+        for index, row in enumerate(rows.tolist()):
+            if row in records.batches:
+                bases[index], counts[index] = records.batches[row]
+        queue.put(units, bases, records.columns["store_timestamp"][rows], counts)
+
+    def _find(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
+        key = QueueKey(topic, queue_id)
+        queue = self._queues.find(key)
+        if queue is None:
+            is_batch = self._catalog.is_batch_queue(topic)
+            queue = self._queues.get_or_create(key, is_batch=is_batch)
+        return queue
+
+    def _look_at(self, records: Round, row: int) -> None:
+        """Take note of a due time, a batch inside the record, and light queues."""
+        found = records.columns.rows[row]
+        topic = records.topic_of(row)
+        properties = records.properties_of(row)
+        if topic == SCHEDULE_TOPIC:
+            level = number_of(properties.get(names.DELAY), 0)
+            if level > 0:
+                delay_ms = delay_of(self._delays_ms, level)
+                records.tags_codes[row] = int(found["store_timestamp"]) + delay_ms
+        if int(found["sys_flag"]) & INNER_BATCH:
+            base = number_of(properties.get(names.INNER_BASE), int(found["queue_offset"]))
+            records.batches[row] = (base, number_of(properties.get(names.INNER_NUM), 1))
+        enters_queue = bool(records.traits[row] & Trait.ENTERS_QUEUE)
+        if self._has_light_queues and enters_queue and may_fan_out(topic):
+            for name, offset in light_places(properties):
+                queue_id = 0 if is_lmq(name) else int(found["queue_id"])
+                records.light.setdefault(QueueKey(name, queue_id), []).append((row, offset))
+
+
+class _Sorted:
+    """Rows sorted by queue, each queue's in the order of the log."""
+
+    def __init__(self, columns: RecordColumns, codes: npt.NDArray[np.int32], rows: Int64s) -> None:
+        self._columns = columns
+        both = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
+        steps = np.flatnonzero(np.diff(both))
+        if len(steps):
+            order = np.argsort(both, kind="stable")
+            rows, both = rows[order], both[order]
+            steps = np.flatnonzero(np.diff(both))
+        self.rows = rows
+        self.offsets: Int64s = columns["queue_offset"][rows]
+        self._starts = np.concatenate(([0], steps + 1))
+        self._stops = np.concatenate((steps + 1, [len(rows)]))
+        self._both = both
+        # True if within every queue each queue offset is the one before and one more.
+        jumps = np.flatnonzero(np.diff(self.offsets) != 1)
+        self.are_consecutive = len(jumps) == 0 or bool(np.isin(jumps, steps).all())
+
+    def ranges(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+        """Yield topic code, queue id, start, stop, first queue offset, begin and end in the log."""
+        numbers = self._both[self._starts]
+        last = self.rows[self._stops - 1]
+        first = self.rows[self._starts]
+        physical = self._columns["physical_offset"]
+        yield from zip(
+            (numbers >> 32).tolist(),
+            numbers.astype(np.uint32).astype(np.int32).tolist(),
+            self._starts.tolist(),
+            self._stops.tolist(),
+            self.offsets[self._starts].tolist(),
+            physical[first].tolist(),
+            (physical[last] + self._columns["size"][last]).tolist(),
+            strict=True,
+        )
