@@ -1,0 +1,129 @@
+"""What recovery learns from reading the last files of a log: its end, and what was on the way."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.files.store_dir import OffsetFile
+from rocketlake.format import layout
+from rocketlake.format.record import Check, RecordColumns
+from rocketlake.model import flags
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.offline import tail as tail_rules
+from rocketlake.store.offline.keys import is_indexed
+from rocketlake.store.offline.log import WINDOW, Chunk, LogView
+from rocketlake.store.offline.tail import Tail
+from rocketlake.store.unheld_records import UnheldRecords
+
+_KEYED_LOOK_MAX: Final = 4096  # records at the end among which one with a key is looked for
+_ZEROS: Final = bytes(WINDOW)
+
+
+class LogWalk(Struct, frozen=True, kw_only=True):
+    """The end of a log, and what the records before it say."""
+
+    tail: Tail
+    last_record: int
+    """Where the last good record begins; -1 if there is none."""
+    last_timestamp: int
+    """Its store time; 0 if there is none."""
+    last_keyed: int
+    """Where the last record begins that the index must know; -1 if none of the last has a key."""
+
+
+class LogWalker:
+    """Walks from a file to the end of the log, and shows all records to `unheld`."""
+
+    def __init__(self, unheld: UnheldRecords) -> None:
+        self._unheld = unheld
+        self._last: RecordColumns | None = None
+
+    def walk(
+        self, log: LogView, start: OffsetFile, checks: Check, on_bytes: Callable[[int], None]
+    ) -> LogWalk:
+        """Go to the first thing that is no good record."""
+        # Why: nobody writes while a store is recovered, so that `settle` has nothing to add.
+        tail = tail_rules.find_end(log, start, checks, on_bytes, on_chunk=self._take)
+        last = self._last
+        return LogWalk(
+            tail=tail,
+            last_record=int(last["physical_offset"][-1]) if last is not None else -1,
+            last_timestamp=int(last["store_timestamp"][-1]) if last is not None else 0,
+            last_keyed=_last_keyed(last) if last is not None else -1,
+        )
+
+    def _take(self, chunk: Chunk) -> None:
+        self._unheld.add(chunk.columns)
+        self._last = chunk.columns
+
+
+def _last_keyed(columns: RecordColumns) -> int:
+    for row in range(len(columns) - 1, max(len(columns) - 1 - _KEYED_LOOK_MAX, -1), -1):
+        message = columns.message(row)
+        if (message.unique_key or message.keys) and is_indexed(message):
+            return message.physical_offset
+    return -1
+
+
+def written_end(log: LogView, tail: Tail) -> int:
+    """Return where the last byte lies that is not zero, behind the end of a log; else that end.
+
+    Where nothing bad ended the log, zeros follow: only files behind it are looked at, if they
+    begin with something.
+    """
+    for file in reversed(log.files):
+        limit = file.base_offset + file.size
+        if limit <= tail.end_offset:
+            break
+        begin = max(file.base_offset, tail.end_offset)
+        is_last = file.base_offset <= tail.end_offset
+        is_written = not tail.stop_is_ordinary if is_last else not _is_zero(log.read(begin, WINDOW))
+        found = _last_byte(log, begin, limit) if is_written else begin
+        if found > begin:
+            return found
+    return tail.end_offset
+
+
+def _last_byte(log: LogView, begin: int, limit: int) -> int:
+    """Return the offset behind the last byte of a range in one file that is not zero."""
+    while limit > begin:
+        start = max(begin, limit - WINDOW)
+        data = log.read(start, limit - start)
+        if not _is_zero(data):
+            return start + len(data.rstrip(b"\0"))
+        limit = start
+    return begin
+
+
+def _is_zero(data: bytes) -> bool:
+    return data == _ZEROS[: len(data)]
+
+
+def record_behind(log: LogView, tail: Tail) -> int | None:
+    """Return where a good record lies behind the end of a log; None if none is found."""
+    for file in log.files:
+        # A file that follows zeros where records should be.
+        if file.base_offset > tail.end_offset and log.first_timestamp(file):
+            return tail_rules.records_behind(log, tail) or file.base_offset
+    return tail_rules.records_behind(log, tail)
+
+
+def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
+    """Return the queue offsets behind the last records of a range, by their queues."""
+    found: dict[QueueKey, int] = {}
+    for step in log.walk(start, end, checks=Check.OFFSET):
+        if not isinstance(step, Chunk):
+            continue
+        for message in step.columns.messages():
+            if flags.enters_queue(message.sys_flag):
+                for seat in tail_rules.seats_of(message):
+                    following = seat.queue_offset + seat.count
+                    found[seat.key] = max(found.get(seat.key, 0), following)
+    return found
+
+
+def is_blank_at(log: LogView, offset: int) -> bool:
+    """Tell whether the filler at the end of a file begins here."""
+    head = log.read(offset, layout.BLANK_HEADER_SIZE)
+    return int.from_bytes(head[4:8], "big", signed=True) == layout.MAGIC_BLANK
