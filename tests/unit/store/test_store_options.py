@@ -382,8 +382,8 @@ def test_options_are_values():
 # --- embedded preset ------------------------------------------------------------------------------
 
 
-def test_embedded_preset_shapes_every_file_and_nothing_else():
-    assert set(embedded()) == set(FILE_SHAPE)
+def test_embedded_preset_shapes_every_file_and_topics_made_by_a_put():
+    assert set(embedded()) == {*FILE_SHAPE, "default_topic_queue_nums"}
 
 
 def test_embedded_preset_raises_no_doubts():

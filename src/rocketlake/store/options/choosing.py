@@ -26,6 +26,8 @@ class Choice(Struct, frozen=True):
     """Options that were set, by their snake-case names; the values are checked and converted."""
 
     values: dict[str, Any]
+    unused: tuple[str, ...] = ()
+    """Keys that were set, which the reference knows and nothing here reads."""
 
     def check_agrees(self, options: Struct, found: Mapping[str, object], *, where: object) -> None:
         """Refuse a choice that contradicts what the files of a store show.
@@ -51,11 +53,16 @@ def choose(
     Raises:
         ConfigError: the source cannot be read, or a key or a value is wrong.
     """
-    values = {} if source is None else _read(struct, source)
+    sources = [] if source is None else [source]
     if keywords:
         names = _keys_by_name(struct)
-        values |= _read(struct, {_key(name, names): keywords[name] for name in keywords})
-    return Choice(values)
+        sources.append({_key(name, names): keywords[name] for name in keywords})
+    values: dict[str, Any] = {}
+    unused: list[str] = []
+    for each in sources:
+        values |= _read(struct, each)
+        unused += config.unused_keys(each, struct)
+    return Choice(values, tuple(dict.fromkeys(unused)))
 
 
 def _read(struct: type[Struct], source: config.Source) -> dict[str, Any]:

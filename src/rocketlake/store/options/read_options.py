@@ -6,7 +6,11 @@ Keys are the reference's. None means: take it from the files.
 from msgspec import Struct, field
 
 from rocketlake.store.options.bounds import Positive
-from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from rocketlake.store.options.delay_levels import (
+    DEFAULT_DELAY_LEVELS,
+    delay_of,
+    parse_delay_levels,
+)
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -27,5 +31,4 @@ class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
     def delay_ms(self, level: int) -> int:
         """Return the delay of a level; beyond the last level that of the last one."""
-        delays = parse_delay_levels(self.message_delay_level)
-        return delays[min(level, len(delays)) - 1] if delays else 1000
+        return delay_of(parse_delay_levels(self.message_delay_level), level)

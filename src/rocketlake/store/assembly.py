@@ -1,0 +1,286 @@
+"""The parts of a store, made from its options; what each needs is handed to it here."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.files.mapped_file import LOG_FILES
+from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
+from rocketlake.files.mapped_file_queue import MappedFileQueue, QueuePaths
+from rocketlake.files.ops import FileOps
+from rocketlake.files.preallocator import Preallocator, WarmUp
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.files.write_buffer_pool import WriteBufferPool
+from rocketlake.format import names
+from rocketlake.store.checkpoint import StoreCheckpoint
+from rocketlake.store.commit_log import CommitLog
+from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.store.dispatch import Dispatcher
+from rocketlake.store.durability import Durability, Patience
+from rocketlake.store.flush import (
+    BufferCommit,
+    GroupCommit,
+    PeriodicFlush,
+    Poison,
+    QueueFlush,
+    Rhythm,
+)
+from rocketlake.store.index_file import IndexShape
+from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.options import BrokerRole, FlushMode, StoreOptions
+from rocketlake.store.page_feeder import PageFeeder
+from rocketlake.store.ports import TopicCatalog
+from rocketlake.store.put_path import PutParts, Putter
+from rocketlake.store.queue_offsets import QueueOffsets
+from rocketlake.store.running_flags import RunningFlag, RunningFlags
+from rocketlake.store.stats import StoreStats
+from rocketlake.store.stats_sampler import StatsSampler
+from rocketlake.store.unit_builder import UnitBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Base(Struct, frozen=True):
+    """What a store stands on."""
+
+    directory: StoreDir
+    paths: QueuePaths
+    options: StoreOptions
+    clock: Clock
+    catalog: TopicCatalog
+    factory: MappedFileFactory | None = None
+    """Gives the files of the log; None: mapped files."""
+
+    @property
+    def ops(self) -> FileOps:
+        """The machine's files."""
+        return self.directory.ops
+
+
+class LogParts(Struct, frozen=True):
+    """The log, and who brings it to disk."""
+
+    log: CommitLog
+    files: MappedFileQueue
+    preallocator: Preallocator
+    pool: WriteBufferPool | None
+    feeder: PageFeeder
+    poison: Poison
+    flusher: GroupCommit | PeriodicFlush
+    commit: BufferCommit | None
+
+    @property
+    def group_commit(self) -> GroupCommit | None:
+        """The one that puts wait for; None if they wait for none."""
+        return self.flusher if isinstance(self.flusher, GroupCommit) else None
+
+
+class Parts(Struct, frozen=True):
+    """Everything a store is made of."""
+
+    flags: RunningFlags
+    stats: StoreStats
+    checkpoint: StoreCheckpoint
+    log_parts: LogParts
+    queues: ConsumeQueueSet
+    index: IndexFileSet | None
+    offsets: QueueOffsets
+    dispatcher: Dispatcher
+    queue_flush: QueueFlush
+    durability: Durability
+    putter: Putter
+    sampler: StatsSampler
+
+    @property
+    def log(self) -> CommitLog:
+        """The commit log."""
+        return self.log_parts.log
+
+
+def assemble(base: Base) -> Parts:
+    """Make the parts of a store; nothing is opened or started."""
+    options, clock = base.options, base.clock
+    flags = RunningFlags()
+    stats = StoreStats(clock.now_ms())
+    is_4x = options.compat_version.is_4x
+    checkpoint = StoreCheckpoint(base.ops, base.directory.root, is_4x=is_4x)
+    log_parts = make_log(base, checkpoint, flags)
+    queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
+    index = _make_index(base)
+    dispatcher = _make_dispatcher(base, log_parts.log, queues, (index, flags))
+    durability = _make_durability(base, log_parts, dispatcher)
+    offsets = QueueOffsets()
+    put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability)
+    return Parts(
+        flags=flags,
+        stats=stats,
+        checkpoint=checkpoint,
+        log_parts=log_parts,
+        queues=queues,
+        index=index,
+        offsets=offsets,
+        dispatcher=dispatcher,
+        queue_flush=_make_queue_flush(base, queues, dispatcher, checkpoint),
+        durability=durability,
+        putter=Putter(put_parts, options, clock),
+        sampler=StatsSampler(stats, clock),
+    )
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> LogParts:
+    """Make the log and who flushes it."""
+    options, clock = base.options, base.clock
+    pool = None
+    if options.uses_write_buffers:
+        size = options.mapped_file_size_commit_log
+        pool = WriteBufferPool(base.ops, count=options.transient_store_pool_size, size=size)
+    lend = pool.borrow if pool is not None else None
+    factory = base.factory or MappedFileMaker(base.ops, clock, LOG_FILES, lend)
+    preallocator = Preallocator(
+        factory,
+        stock=pool if options.fast_fail_if_no_buffer_in_store_pool else None,
+        warm_up=_warm_up(options),
+        is_daemon=True,
+    )
+    files = MappedFileQueue(
+        *(base.ops, clock, factory, base.paths),
+        file_size=options.mapped_file_size_commit_log,
+        preallocator=preallocator,
+    )
+    poison = Poison(on_taken=lambda: flags.mark(RunningFlag.NOT_WRITEABLE))
+    is_sync = options.flush_disk_type is FlushMode.SYNC_FLUSH
+    is_synced = is_sync and pool is None
+    feeder = PageFeeder(files, on_failed=poison.take if is_synced else None)
+    log = CommitLog(
+        files,
+        clock,
+        reads_ahead=options.data_read_ahead_enable,
+        is_synced=is_synced,
+        on_roll=feeder.roll,
+        on_ahead=feeder.wakeup,
+    )
+    if options.duplication_enable and not options.read_un_committed:
+        log.set_confirm_offset(0)  # somebody else says how far; until then recovery does
+    elif is_sync and not options.compat_version.is_4x and not options.read_un_committed:
+        # Compat: as in CommitLog#getConfirmOffset of 5.3.
+        log.confirmed = lambda: files.flushed_where
+    flusher = _make_flusher(base, files, poison, checkpoint)
+    commit = None
+    if pool is not None:
+        rhythm = Rhythm.of_ms(
+            options.commit_interval_commit_log,
+            options.commit_commit_log_thorough_interval,
+            options.commit_commit_log_least_pages,
+        )
+        commit = BufferCommit(files, flusher.wakeup, rhythm=rhythm, clock=clock)
+    return LogParts(log, files, preallocator, pool, feeder, poison, flusher, commit)
+
+
+def _warm_up(options: StoreOptions) -> WarmUp | None:
+    if not options.warm_maped_file_enable:
+        return None
+    is_sync = options.flush_disk_type is FlushMode.SYNC_FLUSH
+    return WarmUp(options.flush_least_pages_when_warm_maped_file if is_sync else 0)
+
+
+def _make_flusher(
+    base: Base, files: MappedFileQueue, poison: Poison, checkpoint: StoreCheckpoint
+) -> GroupCommit | PeriodicFlush:
+    options = base.options
+
+    def note_flush(timestamp: int) -> None:
+        checkpoint.physical_timestamp = timestamp
+
+    if options.flush_disk_type is FlushMode.SYNC_FLUSH:
+        return GroupCommit(files, poison, note_flush)
+    rhythm = Rhythm.of_ms(
+        options.flush_interval_commit_log,
+        options.flush_commit_log_thorough_interval,
+        options.flush_commit_log_least_pages,
+    )
+    return PeriodicFlush(files, poison, note_flush, rhythm=rhythm, clock=base.clock)
+
+
+# --- what is built from it -----------------------------------------------------------------------
+
+
+def _queue_shape(options: StoreOptions) -> QueueShape:
+    return QueueShape(
+        file_size=options.mapped_file_size_consume_queue,
+        batch_file_size=options.mapper_file_size_batch_consume_queue,
+        ext_file_size=options.mapped_file_size_consume_queue_ext,
+        has_ext=options.enable_consume_queue_ext,
+        is_4x=options.compat_version.is_4x,
+    )
+
+
+def _make_index(base: Base) -> IndexFileSet | None:
+    options = base.options
+    if not options.message_index_enable:
+        return None
+    shape = IndexShape.of(options)
+    return IndexFileSet(base.ops, base.clock, base.directory.path(names.INDEX), shape)
+
+
+def _make_dispatcher(
+    base: Base,
+    log: CommitLog,
+    queues: ConsumeQueueSet,
+    rest: tuple[IndexFileSet | None, RunningFlags],
+) -> Dispatcher:
+    options = base.options
+    index, flags = rest
+    builder = UnitBuilder(
+        queues,
+        base.catalog,
+        delay_levels_ms=options.delay_levels_ms,
+        has_light_queues=options.enable_lmq and options.enable_multi_dispatch,
+    )
+    is_replica = options.broker_role is BrokerRole.SLAVE
+    return Dispatcher(log, builder, index, flags, is_replica=is_replica)
+
+
+def _make_queue_flush(
+    base: Base, queues: ConsumeQueueSet, dispatcher: Dispatcher, checkpoint: StoreCheckpoint
+) -> QueueFlush:
+    options = base.options
+
+    def save(reached_ms: int) -> None:
+        if reached_ms > 0:
+            checkpoint.queue_timestamp = reached_ms
+        checkpoint.flush()
+
+    return QueueFlush(
+        queues,
+        lambda: dispatcher.dispatched_timestamp,
+        save,
+        rhythm=Rhythm.of_ms(
+            options.flush_interval_consume_queue,
+            options.flush_consume_queue_thorough_interval,
+            options.flush_consume_queue_least_pages,
+        ),
+        clock=base.clock,
+    )
+
+
+def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) -> Durability:
+    options = base.options
+    second: Callable[[], None] | None = None
+    if log_parts.commit is not None and options.wake_commit_when_put_message:
+        second = log_parts.commit.wakeup
+    elif log_parts.group_commit is None and options.wake_flush_when_put_message:
+        second = log_parts.flusher.wakeup
+
+    return Durability(
+        log_parts.poison,
+        base.clock,
+        group_commit=log_parts.group_commit,
+        dispatch=dispatcher,
+        wake_more=second,
+        patience=Patience(options.sync_flush_timeout, options.slave_timeout),
+    )

@@ -1,0 +1,263 @@
+"""MessageStore: put, get, query, start, close; wiring only [DefaultMessageStore].
+
+Whoever reads sees what this process has put before: dispatch is made to catch up first.
+"""
+
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketlake.errors import StoreClosedError
+from rocketlake.filters.message_filter import MessageFilter
+from rocketlake.format.queue_unit import UNIT_DTYPE
+from rocketlake.format.record import StoredMessage
+from rocketlake.model.message import Message
+from rocketlake.model.queues import QueueKey
+from rocketlake.store import exit_hook, gauges
+from rocketlake.store.api import (
+    AppendRequest,
+    BatchRequest,
+    ColumnsResult,
+    GetRequest,
+    GetResult,
+    PutReceipt,
+    QueryResult,
+)
+from rocketlake.store.assembly import Base, Parts, assemble
+from rocketlake.store.consume_queue import ConsumeQueue
+from rocketlake.store.life import Progress, StoreLife
+from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook, Replicator
+from rocketlake.store.query import Query
+from rocketlake.store.queue_times import Boundary
+from rocketlake.store.reader import Reader
+from rocketlake.store.stats import StoreGauges
+
+if TYPE_CHECKING:
+    from rocketlake.store.recovery import RecoveryReport
+
+
+class MessageStore:
+    """One store, open for writing.
+
+    Thread-safety: any thread may call anything; `start` once.
+    """
+
+    def __init__(self, base: Base) -> None:
+        """Make the parts; nothing is opened before `start`."""
+        self.options = base.options
+        self.clock = base.clock
+        self.directory = base.directory
+        self.parts: Parts = assemble(base)
+        self.log = self.parts.log
+        self.queues = self.parts.queues
+        self.index = self.parts.index
+        self.flags = self.parts.flags
+        self.stats = self.parts.stats
+        self.dispatcher = self.parts.dispatcher
+        self.recovery: RecoveryReport | None = None
+        self._life = StoreLife(base, self.parts)
+        self._putter = self.parts.putter
+        self._reader = Reader(self.log, self.queues, self.options, self.stats)
+        self.lookup = Query(self.log, self.queues, self.index, self.options)
+        self.put_plain = self._putter.put_plain
+        self.put_plain_async = self._putter.put_plain_async
+
+    def start(self, on_progress: Progress | None = None) -> Self:
+        """Take the lock, recover, and start the services.
+
+        Raises:
+            StoreLockedError: another process, or this one, has the store open.
+            StoreError: the files cannot be used.
+        """
+        self.recovery = self._life.start(on_progress)
+        exit_hook.register(self)
+        return self
+
+    def close(self) -> None:
+        """Bring everything to disk and let go; a second call does nothing.
+
+        The end of the program does it for who forgets.
+
+        Raises:
+            RocketLakeError: something could not be brought to disk; the next start recovers.
+        """
+        exit_hook.unregister(self)
+        self._life.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store was started and not closed."""
+        return self._life.is_open
+
+    # --- plugging in -----------------------------------------------------------------------------
+
+    def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
+        """Let somebody look at messages before they are put."""
+        self._putter.add_hook(hook, is_first=is_first)
+
+    def add_listener(self, listener: ArrivalListener) -> None:
+        """Tell somebody of messages that can be read."""
+        self.dispatcher.listeners.append(listener)
+
+    def add_dispatcher(self, dispatcher: CustomDispatcher, *, is_first: bool = False) -> None:
+        """Have records dispatched to somebody else too, before the queues or behind the index."""
+        (self.dispatcher.first if is_first else self.dispatcher.last).append(dispatcher)
+
+    def set_replicator(self, replicator: Replicator | None) -> None:
+        """Have replicas asked before a put is answered."""
+        self._putter.set_replicator(replicator)
+
+    # --- putting ---------------------------------------------------------------------------------
+
+    def put(self, request: AppendRequest) -> PutReceipt:
+        """Put a message.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        return self._putter.put(request)
+
+    def put_message(self, message: Message, queue_id: int) -> PutReceipt:
+        """Put a message that is born here and now; raises as `put` does."""
+        return self.put_plain(message, queue_id)
+
+    def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
+        """Put a message; the future is done when `put` would return, and raises what it would."""
+        return self._putter.put_async(request)
+
+    def put_batch(self, batch: BatchRequest) -> PutReceipt:
+        """Put messages of one topic into one queue, all of them or none; raises as `put` does."""
+        return self._putter.put_batch(batch)
+
+    def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
+        """Put a batch; the future is done when `put_batch` would return."""
+        return self._putter.put_batch_async(batch)
+
+    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
+        """Append bytes of another log at its end; False if they do not belong there."""
+        appended = self.log.append_raw(offset, data)
+        if appended and self.dispatcher.is_idle:
+            self.dispatcher.wakeup()
+        return appended
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
+        """Return messages of a queue from an offset on.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        if request.catches_up:
+            self.catch_up()
+        else:
+            self._require_open()
+        return self._reader.get(request, message_filter)
+
+    def columns(self, request: GetRequest) -> ColumnsResult:
+        """Return messages of a queue from an offset on, as columns."""
+        self.catch_up()
+        return self._reader.columns(request)
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Return messages by key, the newest ones in the order of the log."""
+        self.catch_up()
+        return self.lookup.query(query)
+
+    def offset_by_time(
+        self, key: QueueKey, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """Return the queue offset for a store time; 0 without the queue."""
+        self.catch_up()
+        queue = self.queues.find(key)
+        return queue.offset_by_time(self.log, timestamp, boundary) if queue is not None else 0
+
+    def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Return a queue's first offset and the one behind its last; (0, 0) without the queue."""
+        self.catch_up()
+        queue = self.queues.find(key)
+        return (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+
+    def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """Return up to so many plain units from a queue offset on; none if none is there."""
+        queue = self.queues.find(key)
+        if not isinstance(queue, ConsumeQueue):
+            return np.empty(0, UNIT_DTYPE)
+        return queue.units(queue_offset, count)
+
+    def message_at(self, physical_offset: int, size: int | None = None) -> StoredMessage | None:
+        """Return the good record at an offset of the log; None if there is none."""
+        return self.log.message_at(physical_offset, size)
+
+    def log_bounds(self) -> tuple[int, int]:
+        """Return the first physical offset and the one behind the last record."""
+        return max(self.log.min_offset, 0), self.log.max_offset
+
+    # --- keeping ---------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Have everything dispatched that was put so far, bringing it to disk where that is asked.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self._require_open()
+        end = self.log.wrote_where
+        if self.dispatcher.dispatched_where < end:
+            if self.log.confirm_offset < end:
+                self.flush()
+            self.dispatcher.catch_up(end)
+
+    def _require_open(self) -> None:
+        if not self._life.is_open:
+            raise StoreClosedError(f"the store {self.directory.root} is closed")
+
+    def flush(self) -> None:
+        """Have everything put so far on the disk.
+
+        Raises:
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self.parts.log_parts.flusher.flush_all()
+
+    def sync(self) -> None:
+        """Have everything put so far on the disk; as `flush`."""
+        self.flush()
+
+    def drop_topic(self, topic: str) -> int:
+        """Remove the queues of a topic and forget its offsets; return how many queues it had.
+
+        Its records stay in the log until they expire, and can no longer be reached by queue.
+        """
+        with self.log.pause():
+            end = self.log.wrote_where
+        self.dispatcher.catch_up(end)
+        with self.log.pause():
+            self.parts.offsets.remove(topic)
+        return self.dispatcher.exclusively(lambda: self.queues.drop(topic))
+
+    # --- looking at ------------------------------------------------------------------------------
+
+    def gauges(self) -> StoreGauges:
+        """Return how the parts are doing."""
+        return gauges.collect(self.parts, self.directory, self.clock.now_ms())
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return counters and gauges by the reference's names."""
+        return self.stats.runtime_info(self.clock.now_ms(), self.gauges())
