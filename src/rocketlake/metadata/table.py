@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from rocketlake.errors import StoreError
 from rocketlake.files.json_file import load_table
+from rocketlake.files.ops import FileOps
 from rocketlake.format.java_json import JsonObject, JsonValue
 
 log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+Empty = TypeVar("Empty")
 
 
 class DataVersion(Struct, frozen=True, rename="camel"):
@@ -25,13 +27,19 @@ class DataVersion(Struct, frozen=True, rename="camel"):
     state_version: int = 0
 
 
-def load(path: Path, decode: Callable[[JsonObject], Value], empty: Value) -> Value:
+def load(
+    path: Path,
+    decode: Callable[[JsonObject], Value],
+    empty: Empty,
+    *,
+    ops: FileOps | None = None,
+) -> Value | Empty:
     """Read a table or its backup; `empty` if neither file exists.
 
     Raises:
         StoreError: Something is there, but neither the file nor its backup can be used.
     """
-    loaded = load_table(path, decode)
+    loaded = load_table(path, decode, ops=ops)
     if loaded.value is None:
         if loaded.problem is not None:
             raise StoreError(f"{path.parent}: {loaded.problem}")

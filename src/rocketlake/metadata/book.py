@@ -1,0 +1,167 @@
+"""What all books share: a table in memory, its version, and the way back to its file.
+
+1. A book is loaded from its file, or from the copy beside it, and starts empty without either.
+2. It is written in the dialect of the reference: fixed members in the order of their names, entries
+   of a table in the order of the file, new ones behind them.
+3. What a file has and we do not know is written as it was read.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.files.json_file import write_table
+from rocketlake.files.ops import FileOps
+from rocketlake.format import java_json
+from rocketlake.format.java_json import JsonObject, JsonValue
+from rocketlake.metadata import table
+from rocketlake.metadata.table import DataVersion
+
+VERSION_NAME: Final = "dataVersion"
+
+
+class Place(Struct, frozen=True):
+    """Where and how a book is kept."""
+
+    ops: FileOps
+    clock: Clock
+    config_dir: Path
+    is_4x: bool = False
+    """Write what 4.x writes: members that came later only where the file has them."""
+
+
+class Book(ABC):
+    """A table that can be changed, and its file.
+
+    Thread-safety: any thread may call anything. `_lock` guards what is in memory and is never held
+    while a file is written; `_writing` lets one thread write at a time.
+
+    Durability: a change is on the disk when `persist` has returned. A crash before leaves the table
+    as it was written last.
+    """
+
+    def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
+        self._clock = place.clock
+        self._ops = place.ops
+        self._is_4x = place.is_4x
+        self.path = place.config_dir / file_name
+        self._members = members  # as read; what is not ours is written again
+        self._version = table.decode_version(members) or DataVersion(0, place.clock.now_ms())
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._changes = 0
+        self._written_changes = 0
+
+    @classmethod
+    def load(cls, place: Place) -> Self:
+        """Read the table, or its backup; an empty one if there is neither.
+
+        Raises:
+            StoreError: Neither of the files that are there can be used.
+        """
+        name = cls.file_name()
+        make = partial(cls, place, name)
+        loaded = table.load(place.config_dir / name, make, None, ops=place.ops)
+        return make({}) if loaded is None else loaded
+
+    @classmethod
+    @abstractmethod
+    def file_name(cls) -> str:
+        """Return the name of the file."""
+
+    @property
+    def version(self) -> DataVersion:
+        """How often and when the table was changed."""
+        return self._version
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there are changes that are not in the file."""
+        return self._changes != self._written_changes
+
+    def persist(self) -> bool:
+        """Write the table if it was changed; tell whether it was.
+
+        Raises:
+            FileAccessError: it cannot be written; the old file stays and the book stays dirty.
+        """
+        with self._writing:
+            with self._lock:
+                if not self.is_dirty:
+                    return False
+                changes = self._changes
+                members = merge(self._members, self._encode())
+            write_table(self._ops, self.path, self._dump(members))
+            self._written_changes = changes
+            return True
+
+    @abstractmethod
+    def _encode(self) -> JsonObject:
+        """Return the members of the file that are ours, as they are now; the lock is held."""
+
+    @property
+    def _has_version(self) -> bool:
+        """Whether the file has a version, which some tables of 4.x have not."""
+        return not self._is_4x or VERSION_NAME in self._members
+
+    def _dump(self, members: JsonObject) -> bytes:
+        return java_json.dumps(members, pretty=True)
+
+    def _encode_version(self) -> JsonObject:
+        old = table.get_object(self._members, VERSION_NAME)
+        return merge(old, encode_version(self._version, is_4x=self._is_4x))
+
+    def _changed(self) -> None:
+        """Note a change that does not count as a version; the lock is held."""
+        self._changes += 1
+
+    def _next_version(self) -> None:
+        """Note a change; the lock is held."""
+        self._changes += 1
+        # Compat: as DataVersion#nextVersion; the state version is 0 outside of controller mode.
+        self._version = DataVersion(self._version.counter + 1, self._clock.now_ms(), 0)
+
+
+def merge(old: Mapping[str | int, JsonValue], new: JsonObject) -> JsonObject:
+    """Return the members of both, new ones in place of old, as fastjson orders those of a class."""
+    return dict(sorted({**old, **new}.items(), key=lambda member: str(member[0])))
+
+
+def encode_version(version: DataVersion, *, is_4x: bool) -> JsonObject:
+    """Return the JSON of a version."""
+    members: JsonObject = {"counter": version.counter, "timestamp": version.timestamp}
+    return members if is_4x else merge(members, {"stateVersion": version.state_version})
+
+
+def encode_entry(value: Struct, old: JsonObject, later_members: frozenset[str]) -> JsonObject:
+    """Return the JSON of an entry, with what its old one has beside it.
+
+    `later_members` are left out where they are empty or have their default, and were not there.
+    """
+    plain: JsonObject = msgspec.to_builtins(value, str_keys=True)
+    defaults = _defaults(type(value))
+    new: JsonObject = {
+        name: member
+        for name, member in plain.items()
+        if member is not None
+        and not (name in later_members and name not in old and member == defaults.get(str(name)))
+    }
+    return merge(old, new)
+
+
+def _defaults(kind: type[Struct]) -> dict[str, JsonValue]:
+    """Return what members have that nobody set, by their names in the file."""
+    found: dict[str, JsonValue] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.default is not msgspec.NODEFAULT:
+            found[field.encode_name] = msgspec.to_builtins(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            found[field.encode_name] = msgspec.to_builtins(field.default_factory())
+    return found
