@@ -1,0 +1,264 @@
+"""LevelScheduler: delivers the messages of all delay levels [ScheduleMessageService]."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.delay.levels import DelayLevels, queue_of
+from rocketlake.delay.ports import DelayStore, StoredMessage, Usage
+from rocketlake.delay.redelivery import Redelivery, real_queue
+from rocketlake.errors import StoreError
+from rocketlake.files.service import BackgroundService
+from rocketlake.format import layout
+from rocketlake.format.queue_unit import QueueUnit, is_ext_address
+from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.model.topics import HALF_TOPIC
+from rocketlake.store.ports import Arrival
+
+log = logging.getLogger(__name__)
+
+_TURN: Final = 256  # messages of one level before the next has its turn
+_RETRY_MS: Final = 100
+_RETRY_MAX_MS: Final = 1_000
+# Why: pauses are measured without the wall clock, which may be set forward meanwhile.
+_PAUSE_MAX_MS: Final = 10_000
+
+
+class LevelRules(Struct, frozen=True, kw_only=True):
+    """How levels are delivered."""
+
+    levels: DelayLevels
+    flush_interval_ms: int = 10_000
+    is_4x: bool = False
+    notes_waiting: bool = True
+    """Write the progress of a level that has delivered nothing yet. 4.9: false."""
+
+
+class _Level:
+    """Where one level stands. Owned by the scheduler's thread; `end` and `wake_at` are read by all.
+
+    `wake_at` is when there is something to do; None: when something arrives behind `end`. `due` is
+    when the next message should be delivered, if it is known.
+    """
+
+    __slots__ = ("due", "end", "failures", "key", "number", "offset", "wake_at")
+
+    def __init__(self, number: int, offset: int) -> None:
+        self.number = number
+        self.key = queue_of(number)
+        self.offset = offset
+        self.end = -1
+        self.wake_at: int | None = 0
+        self.due: int | None = None
+        self.failures = 0
+
+
+class LevelScheduler(BackgroundService):
+    """Puts each message where it belongs when the delay of its level is over.
+
+    All levels share one thread and take turns, so that a full one does not hold up the others. It
+    sleeps until the next message is due. A put that fails is tried again, and holds up its own
+    level only; a record that is gone is passed over.
+
+    Thread-safety: `arrived` may be called by any thread; the rest belongs to the one that runs.
+
+    Durability: progress is written from time to time and at the end, after the delivered messages
+    are on the disk. What a crash leaves unwritten is delivered again.
+    """
+
+    def __init__(
+        self,
+        store: DelayStore,
+        clock: Clock,
+        offsets: DelayOffsets,
+        rules: LevelRules,
+        *,
+        usage: Usage,
+    ) -> None:
+        super().__init__("delay levels", is_daemon=True)
+        self._store = store
+        self._clock = clock
+        self._offsets = offsets
+        self._usage = usage
+        self._table = rules.levels
+        self._redelivery = Redelivery(rules.is_4x)
+        self._flush_interval_ms = rules.flush_interval_ms
+        self._notes_waiting = rules.notes_waiting
+        self._levels = [
+            _Level(number, offsets.get(number)) for number in range(1, self._table.max_level + 1)
+        ]
+        self._persist_at: int | None = None
+        self._has_delivered = False
+
+    # --- what others see -------------------------------------------------------------------------
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Wake up if something came to a level that had nothing.
+
+        Why: the queues are looked at, not the arrivals, each of which would have to be made.
+        """
+        if self._usage.has_levels and self._has_grown():
+            self.wakeup()
+
+    def progress(self) -> dict[int, tuple[int, int]]:
+        """Return for each level with messages the next queue offset and the end of its queue."""
+        found = {
+            level.number: (level.offset, self._store.dispatched_bounds(level.key)[1])
+            for level in self._levels
+        }
+        return {number: (offset, end) for number, (offset, end) in found.items() if end}
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages wait."""
+        return sum(max(end - offset, 0) for offset, end in self.progress().values())
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the oldest message that was looked at is overdue; 0 if none is."""
+        due = [level.due for level in self._levels if level.due is not None]
+        return max(self._clock.now_ms() - min(due), 0) if due else 0
+
+    # --- BackgroundService -----------------------------------------------------------------------
+
+    def run_once(self) -> None:
+        """Deliver all that is due, and write the progress if it is time for that."""
+        is_busy = True
+        while is_busy and not self.is_closing:
+            turns = [self._run_level(level) for level in self._levels]
+            # Order: looked at again after all levels know their ends, for `arrived` may have come
+            # before they did.
+            is_busy = any(turns) or self._has_grown()
+        now = self._clock.now_ms()
+        if self._persist_at is None and self._offsets.is_dirty:
+            self._persist_at = now + self._flush_interval_ms
+        if self._persist_at is not None and now >= self._persist_at:
+            self._persist_at = now + self._flush_interval_ms
+            self._persist()
+
+    def run_last(self) -> None:
+        """Write the progress; what is due is delivered after the next start."""
+        self._persist()
+
+    def pause_s(self) -> float | None:
+        """Return how long there is nothing to do."""
+        times = [level.wake_at for level in self._levels if level.wake_at is not None]
+        if self._persist_at is not None:
+            times.append(self._persist_at)
+        if not times:
+            return None
+        return min(max(min(times) - self._clock.now_ms(), 0), _PAUSE_MAX_MS) / 1000
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _has_grown(self) -> bool:
+        return any(
+            level.wake_at is None and self._store.dispatched_bounds(level.key)[1] != level.end
+            for level in self._levels
+        )
+
+    def _run_level(self, level: _Level) -> bool:
+        """Deliver what is due of one level, up to one turn; tell whether there is more now."""
+        if level.wake_at is not None and level.wake_at > self._clock.now_ms():
+            return False
+        # Order: the end before the units, so that what comes between is seen as growth.
+        start, level.end = self._store.dispatched_bounds(level.key)
+        if not start <= level.offset <= level.end:
+            self._correct(level, start)
+        if level.end:
+            self._usage.has_levels = True
+        if level.offset == level.end:
+            level.wake_at = None
+            return False
+        units = self._store.queue_units(level.key, level.offset, _TURN).tolist()
+        for offset, size, tags_code in units:
+            if self.is_closing or not self._run_unit(level, QueueUnit(offset, size, tags_code)):
+                return False
+        if not units:
+            level.wake_at = self._clock.now_ms() + _RETRY_MS  # a file that is going away
+        return bool(units)
+
+    def _run_unit(self, level: _Level, unit: QueueUnit) -> bool:
+        """Deliver one message; False if it is not due, or could not be put."""
+        offset, size = unit.physical_offset, unit.size
+        now = self._clock.now_ms()
+        level.due = due = self._due(level, unit, now)
+        if due > now:
+            level.wake_at = due
+            if self._notes_waiting:
+                self._offsets.set(level.number, level.offset)
+            return False
+        message = None if size == layout.PREFILL_SIZE else self._store.message_at(offset, size)
+        if message is None:
+            log.warning(
+                "delayed message is gone level=%d queue_offset=%d physical_offset=%d",
+                *(level.number, level.offset, offset),
+            )
+        elif not self._deliver(level, message):
+            level.failures += 1
+            level.wake_at = now + min(_RETRY_MS << min(level.failures - 1, 9), _RETRY_MAX_MS)
+            return False
+        level.failures = 0
+        level.wake_at = 0
+        level.due = None
+        level.offset += 1
+        self._offsets.set(level.number, level.offset)
+        return True
+
+    def _due(self, level: _Level, unit: QueueUnit, now: int) -> int:
+        due = unit.tags_code
+        if is_ext_address(due):
+            message = self._store.message_at(unit.physical_offset, unit.size)
+            due = 0 if message is None else self._table.due(level.number, message.store_timestamp)
+        return self._table.correct_due(level.number, due, now)
+
+    def _deliver(self, level: _Level, message: StoredMessage) -> bool:
+        """Put a message where it belongs; True too if there is no such place."""
+        target = real_queue(message.properties)
+        if target is None or target.topic == HALF_TOPIC:
+            log.error(
+                "delayed message belongs nowhere level=%d queue_offset=%d physical_offset=%d",
+                *(level.number, level.offset, message.physical_offset),
+            )
+            return True
+        request = self._redelivery.request(message, target, message.properties)
+        try:
+            receipt = self._store.put(request)
+        except (StoreError, ValueError) as error:
+            self._log_failure(level, str(error))
+            return False
+        if not receipt.is_ok:
+            self._log_failure(level, f"{receipt.status} {receipt.reason}")
+            return False
+        self._has_delivered = True
+        return True
+
+    def _log_failure(self, level: _Level, reason: str) -> None:
+        if level.failures & (level.failures + 1) == 0:  # the 1st, 2nd, 4th, 8th … in a row
+            log.warning(
+                "delayed message could not be put level=%d queue_offset=%d times=%d reason=%s",
+                *(level.number, level.offset, level.failures + 1, reason),
+            )
+
+    def _correct(self, level: _Level, start: int) -> None:
+        right = start if level.offset < start else level.end
+        log.warning(
+            "progress of delay level corrected level=%d from=%d to=%d",
+            *(level.number, level.offset, right),
+        )
+        level.offset = right
+        self._offsets.set(level.number, right)
+
+    def _persist(self) -> None:
+        if not self._offsets.is_dirty:
+            self._persist_at = None
+            return
+        if self._has_delivered:
+            # Order: what was delivered is on the disk before it counts as delivered.
+            self._store.sync()
+            self._has_delivered = False
+        self._offsets.persist()
+        self._persist_at = None

@@ -1,0 +1,95 @@
+"""How a message that waited becomes the one that is delivered."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.delay.ports import DueRequest, StoredMessage
+from rocketlake.format import layout
+from rocketlake.model import properties as names
+from rocketlake.model.hashes import java_hash
+from rocketlake.model.message import Message
+from rocketlake.model.queues import QueueKey
+
+_INT_MASK: Final = (1 << 32) - 1
+_LONG_DIGITS: Final = 19
+_CAPACITY: Final = 128
+_CAPACITY_4X: Final = 16
+
+
+class Redelivery(Struct, frozen=True):
+    """Makes requests from stored messages, properties in the order that a release writes them.
+
+    Compat: the reference parses the property string into a HashMap and writes it from there
+    (MessageDecoder#string2messageProperties); its size, and so its order, changed with 5.x.
+    """
+
+    is_4x: bool = False
+
+    def request(
+        self, message: StoredMessage, target: QueueKey, properties: Mapping[str, str]
+    ) -> DueRequest:
+        """Return the request that stores a message again, elsewhere.
+
+        Body, flags, time and host of birth, store host and reconsume times stay as they are.
+        """
+        capacity = _CAPACITY_4X if self.is_4x else _CAPACITY
+        kept = {
+            name: properties[name]
+            for name in hash_map_order(properties, capacity)
+            if name != names.RECORD_CRC  # of the whole old record
+        }
+        return DueRequest(
+            message=Message(
+                topic=target.topic,
+                body=message.stored_body,
+                properties=kept,
+                flag=message.flag,
+                wait=False,
+            ),
+            queue_id=target.queue_id,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+        )
+
+
+def real_queue(properties: Mapping[str, str]) -> QueueKey | None:
+    """Return where a message belongs that waits; None if its properties do not tell."""
+    topic = properties.get(names.REAL_TOPIC)
+    queue_id = parse_number(properties.get(names.REAL_QUEUE_ID))
+    if not topic or queue_id is None or not 0 <= queue_id <= layout.MAX_I32:
+        return None
+    return QueueKey(topic, queue_id)
+
+
+def parse_number(text: str | None) -> int | None:
+    """Read a number as Long#parseLong does; None for what it refuses."""
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _LONG_DIGITS:
+        return None
+    number = -int(digits) if text.startswith("-") else int(digits)
+    return number if -layout.MAX_I64 - 1 <= number <= layout.MAX_I64 else None
+
+
+def hash_map_order(keys: Iterable[str], capacity: int) -> list[str]:
+    """Return keys in the order a Java HashMap of this first size has them, put in one by one."""
+    found = list(keys)
+    while len(found) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(found, key=lambda key: _spread_hash(key) & (capacity - 1))
+
+
+@lru_cache(maxsize=4096)
+def _spread_hash(key: str) -> int:
+    unsigned = java_hash(key) & _INT_MASK
+    return unsigned ^ unsigned >> 16

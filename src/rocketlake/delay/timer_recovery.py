@@ -1,0 +1,128 @@
+"""Where the timer goes on after a start, whatever the last one left behind.
+
+1. Units behind the checkpoint are found in the log, as far as they are whole and their records are
+   there, and entered into the wheel.
+2. The queue of the timer's topic is read on behind the message of the last unit.
+3. If units are lost that the checkpoint speaks of, log and wheel are made anew from that queue.
+   Messages whose slot was delivered before are left out.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.delay.hook import TIMER_QUEUE
+from rocketlake.delay.ports import DelayStore
+from rocketlake.delay.timer_files import TimerFiles
+from rocketlake.delay.timer_rules import TimerRules
+from rocketlake.format import layout
+from rocketlake.format.timer import MAGIC_DELETE
+
+log = logging.getLogger(__name__)
+
+_UNIT: Final = layout.TIMER_UNIT_SIZE
+_WHEEL_TURN_SLOTS: Final = layout.WHEEL_SLOTS // 2 - 60
+
+
+class TimerStart(Struct, frozen=True, kw_only=True):
+    """Where the timer goes on."""
+
+    read_time: int
+    """Slots before this time were delivered."""
+    queue_offset: int
+    """The next message of the timer's queue to set a time for."""
+    seen_to: int = 0
+    """Messages before this queue offset had units before the log was lost."""
+    due_times: tuple[int, ...] = ()
+    """Slots that wait, in order."""
+
+
+def recover(files: TimerFiles, store: DelayStore, rules: TimerRules, now: int) -> TimerStart:
+    """Bring log and wheel into order and tell where to go on."""
+    checkpoint = files.checkpoint
+    # Why: without a checkpoint nobody knows what was delivered; the reference looks so far back.
+    first_time = rules.floor(now) - _WHEEL_TURN_SLOTS * rules.precision_ms
+    read_time = checkpoint.last_read_time or first_time
+    end = _enter_units(files, store, read_time)
+    files.log.truncate(end)
+    waiting = files.wheel.due_from(read_time)
+    reason = _find_loss(files, end, waiting)
+    if reason is not None:
+        log.warning("timer is made anew from its queue reason=%s", reason)
+        files.discard()
+        start, _ = store.dispatched_bounds(TIMER_QUEUE)
+        return TimerStart(read_time=read_time, queue_offset=start, seen_to=checkpoint.queue_offset)
+    return TimerStart(
+        read_time=read_time,
+        queue_offset=_next_offset(files, store),
+        due_times=tuple((waiting["time"].astype(np.int64) * rules.precision_ms).tolist()),
+    )
+
+
+def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int) -> TimerStart:
+    """Remove log and wheel; all messages of the queue get their time once more.
+
+    Those before `seen_to` whose slot was before `read_time` were delivered.
+    """
+    start, _ = store.dispatched_bounds(TIMER_QUEUE)
+    log.warning("timer is made anew from its queue queue_offset=%d read_time=%d", start, read_time)
+    files.discard()
+    return TimerStart(read_time=read_time, queue_offset=start, seen_to=seen_to)
+
+
+def _enter_units(files: TimerFiles, store: DelayStore, read_time: int) -> int:
+    """Enter units that the wheel may not know yet; return where the good ones end."""
+    end = files.log.min_position
+    log_end = store.log_bounds()[1]
+    for position, units in files.log.walk(files.checkpoint.flushed_position):
+        reach = units["physical_offset"] + units["record_size"]
+        is_lost = reach > log_end
+        count = int(np.argmax(is_lost)) if is_lost.any() else len(units)
+        _enter_run(files, position, units[:count], read_time)
+        end = position + count * _UNIT
+        if count < len(units):
+            log.warning("timer log cut position=%d reason=its records are lost", end)
+            break
+    return end
+
+
+def _enter_run(
+    files: TimerFiles, position: int, units: npt.NDArray[np.void], read_time: int
+) -> None:
+    due = units["write_time"] + units["delay"]
+    for row in np.flatnonzero(due >= read_time).tolist():
+        slot = files.wheel.slot(int(due[row]))
+        at = position + row * _UNIT
+        if slot is None or slot.last_position < at:
+            is_delete = bool(units["magic"][row] & MAGIC_DELETE)
+            files.wheel.put(int(due[row]), position=at, is_delete=is_delete, is_first=slot is None)
+
+
+def _find_loss(files: TimerFiles, end: int, waiting: npt.NDArray[np.void]) -> str | None:
+    """Say what is lost that the wheel or the checkpoint speak of."""
+    if files.checkpoint.flushed_position > end:
+        return f"units up to {files.checkpoint.flushed_position} were written, {end} is the end"
+    if not files.had_wheel and files.log.last_unit() is not None:
+        return "there is a timer log, but no wheel"
+    if len(waiting) and int(waiting["last_position"].max()) >= end:
+        return f"the wheel points behind the end of the log at {end}"
+    return None
+
+
+def _next_offset(files: TimerFiles, store: DelayStore) -> int:
+    offset = files.checkpoint.queue_offset
+    last = files.log.last_unit()
+    if last is not None:
+        message = store.message_at(last.physical_offset, last.record_size)
+        if message is not None and message.topic == TIMER_QUEUE.topic:
+            # Compat: the reference takes this alone, and so delivers once more what came too late
+            # for a unit.
+            offset = max(offset, message.queue_offset + 1)
+    start, end = store.dispatched_bounds(TIMER_QUEUE)
+    right = min(max(offset, start), end)
+    if right != offset:
+        log.warning("progress of the timer corrected from=%d to=%d", offset, right)
+    return right

@@ -1,0 +1,358 @@
+"""TimerStore: delivers messages at an arbitrary time [TimerMessageStore].
+
+1. A message waits in the timer's topic. Its unit goes into the timer log and into the slot of its
+   time; a slot is delivered when it is over.
+2. One that is too far ahead goes to a nearer slot first and is put into the topic once more then.
+3. One whose slot is over already is delivered at once.
+"""
+
+import heapq
+import logging
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from rocketlake.clock import Clock
+from rocketlake.delay.hook import TIMER_QUEUE
+from rocketlake.delay.ports import DelayStore, StoredMessage, Usage
+from rocketlake.delay.redelivery import parse_number
+from rocketlake.delay.timer_delivery import SlotWork, TimerDelivery
+from rocketlake.delay.timer_files import TimerFiles
+from rocketlake.delay.timer_recovery import TimerStart, recover, remake
+from rocketlake.delay.timer_rules import TimerRules
+from rocketlake.errors import CorruptRecordError, StoreError
+from rocketlake.files.service import BackgroundService
+from rocketlake.format import layout
+from rocketlake.format.timer import (
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    TimerCheckpoint,
+    TimerUnit,
+)
+from rocketlake.metadata.timer_metrics import TimerMetrics
+from rocketlake.model import properties as names
+from rocketlake.model.hashes import java_hash
+from rocketlake.store.api import NO_OFFSET
+from rocketlake.store.ports import Arrival
+
+log = logging.getLogger(__name__)
+
+_TURN: Final = 256  # messages that get a time before slots are looked at again
+_RETRY_MS: Final = 100
+_RETRY_MAX_MS: Final = 1_000
+_PAUSE_MAX_MS: Final = 10_000  # the wall clock may be set forward meanwhile
+_METRICS_INTERVAL_MS: Final = 10_000
+_CLEAN_INTERVAL_MS: Final = 30_000
+
+
+class TimerStore(BackgroundService):
+    """Keeps what waits for its time, and puts it where it belongs then.
+
+    It sleeps until the next slot is over, and makes its files when the first message comes. A put
+    that fails is tried again and holds up what comes behind it; a record that is gone, or that the
+    store refuses for good, is passed over. `close` waits for the slot that is being delivered.
+
+    Thread-safety: `arrived` and `is_rejected` may be called by any thread; the rest belongs to the
+    one that runs.
+
+    Durability: units, slots and progress are written from time to time and at the end, after the
+    delivered messages are on the disk. What a crash leaves unwritten is done again.
+    """
+
+    def __init__(
+        self,
+        store: DelayStore,
+        clock: Clock,
+        files: TimerFiles,
+        rules: TimerRules,
+        *,
+        metrics: TimerMetrics,
+        usage: Usage,
+    ) -> None:
+        super().__init__("timer", is_daemon=True)
+        self._store = store
+        self._clock = clock
+        self._files = files
+        self._rules = rules
+        self._metrics = metrics
+        self._usage = usage
+        self._delivery = TimerDelivery(store, clock, metrics)
+        self._random = random.Random()  # noqa: S311 - spreads refusals, guards nothing
+        self._start: TimerStart | None = None
+        self._queue_offset = 0
+        self._seen_end = 0
+        self._write_time = 0
+        self._waiting: list[int] = []  # times of slots that are not delivered, a heap
+        self._is_waiting: set[int] = set()  # the same times
+        self._work: SlotWork | None = None
+        self._retry_at: int | None = None
+        self._flush_at: int | None = None
+        self._metrics_at = 0
+        self._clean_at = 0
+
+    def load(self) -> None:
+        """Open the files of an earlier run, if there are any; otherwise wait for a first message.
+
+        Raises:
+            StoreError: they cannot be used; says which one and why.
+        """
+        if self._start is None and self._files.exist:
+            self._open(self._clock.now_ms())
+
+    # --- hook.TimerGate --------------------------------------------------------------------------
+
+    @property
+    def precision_ms(self) -> int:
+        """How many milliseconds one slot has."""
+        return self._rules.precision_ms
+
+    @property
+    def max_delay_ms(self) -> int:
+        """How long a message may wait at most."""
+        return self._rules.max_delay_ms
+
+    def is_rejected(self, due_ms: int) -> bool:
+        """Tell whether too many messages wait for this time: the more, the likelier.
+
+        Compat: TimerMessageStore#isReject has the same limits; between them it refuses the less
+        the more there are.
+        """
+        limit = self._rules.congest_max
+        if limit >= layout.MAX_I32 or self._start is None:
+            return False
+        slot = self._files.wheel.slot(due_ms)
+        excess = 0 if slot is None else slot.count - limit
+        return excess > 0 and self._random.randrange(limit) < excess
+
+    # --- what others see -------------------------------------------------------------------------
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Wake up if something came to the timer's queue."""
+        if self._usage.has_timers and self._has_grown():
+            self.wakeup()
+
+    @property
+    def unset_count(self) -> int:
+        """How many messages have not got their time yet."""
+        return max(self._store.dispatched_bounds(TIMER_QUEUE)[1] - self._queue_offset, 0)
+
+    @property
+    def waiting_counts(self) -> dict[str, int]:
+        """How many messages wait, by topic."""
+        return self._metrics.counts()
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the next slot is overdue; 0 if none is."""
+        waiting = self._waiting
+        due = waiting[0] + self._rules.precision_ms if waiting else self._clock.now_ms()
+        return max(self._clock.now_ms() - due, 0)
+
+    # --- BackgroundService -----------------------------------------------------------------------
+
+    def run_once(self) -> None:
+        """Deliver all slots that are over, and give all new messages their time."""
+        now = self._clock.now_ms()
+        if self._start is None:
+            if not self._files.exist and not self._has_grown():
+                return
+            self._open(now)
+        if self._retry_at is None or now >= self._retry_at:
+            self._retry_at = None
+            while self._dequeue() and self._enqueue() and self._has_grown():
+                if self.is_closing:
+                    break
+        if self._flush_at is not None and now >= self._flush_at:
+            self._flush_at = now + self._rules.flush_interval_ms
+            self._flush(now)
+
+    def run_last(self) -> None:
+        """Write what is not written yet, and close the files."""
+        if self._start is not None:
+            self._write_time = max(self._write_time, self._rules.floor(self._clock.now_ms()))
+            self._metrics_at = 0
+            try:
+                self._flush(self._clock.now_ms())
+            finally:
+                self._files.close()
+
+    def pause_s(self) -> float | None:
+        """Return how long there is nothing to do."""
+        if self._start is None:
+            return 0 if self._files.exist or self._has_grown() else None
+        times = [] if self._flush_at is None else [self._flush_at]
+        if self._retry_at is not None:
+            times.append(self._retry_at)
+        elif self._waiting:
+            times.append(self._waiting[0] + self._rules.precision_ms)
+        if not times:
+            return None
+        return min(max(min(times) - self._clock.now_ms(), 0), _PAUSE_MAX_MS) / 1000
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _open(self, now: int) -> None:
+        self._files.open()
+        self._begin(recover(self._files, self._store, self._rules, now))
+        self._usage.has_timers = True
+        self._clean_at = now + _CLEAN_INTERVAL_MS
+
+    def _begin(self, start: TimerStart) -> None:
+        self._queue_offset = start.queue_offset
+        self._seen_end = NO_OFFSET
+        self._waiting = list(start.due_times)  # in order, so it is a heap
+        self._is_waiting = set(start.due_times)
+        self._start = start
+
+    def _has_grown(self) -> bool:
+        return self._store.dispatched_bounds(TIMER_QUEUE)[1] != self._seen_end
+
+    def _dequeue(self) -> bool:
+        """Deliver the slots that are over; False if that must be tried again."""
+        self._write_time = max(self._write_time, self._rules.floor(self._clock.now_ms()))
+        while self._waiting and self._waiting[0] < self._write_time and not self.is_closing:
+            self._note_change()
+            if self._work is None:
+                units = self._read_slot(self._waiting[0])
+                if units is None:
+                    self._make_anew()
+                    continue
+                self._work = SlotWork(self._waiting[0], units)
+            if not self._delivery.run(self._work):
+                self._hold(self._delivery.failures)
+                return False
+            self._work = None
+            self._is_waiting.discard(heapq.heappop(self._waiting))
+        return True
+
+    def _read_slot(self, time: int) -> list[TimerUnit] | None:
+        """Return the units of a slot, the oldest first; None if it is damaged."""
+        slot = self._files.wheel.slot(time)
+        if slot is None:
+            log.error("slot of the timer is lost time=%d", time)
+            return None
+        try:
+            units = self._files.log.chain(slot.last_position)
+        except CorruptRecordError as error:
+            log.error("slot of the timer is damaged time=%d: %s", time, error)  # noqa: TRY400
+            return None
+        if any(self._rules.floor(unit.due) != time for unit in units):
+            log.error("slot of the timer has units of another time=%d", time)
+            return None
+        return units
+
+    def _make_anew(self) -> None:
+        """Throw log and wheel away, and give all messages that still wait their time once more."""
+        start = remake(self._files, self._store, self._waiting[0], seen_to=self._queue_offset)
+        self._begin(start)
+
+    def _enqueue(self) -> bool:
+        """Give a turn of new messages their time; False if that must be tried again."""
+        start, end = self._store.dispatched_bounds(TIMER_QUEUE)
+        self._queue_offset = min(max(self._queue_offset, start), end)
+        units = self._store.queue_units(TIMER_QUEUE, self._queue_offset, _TURN).tolist()
+        try:
+            for physical_offset, size, _ in units:
+                if self.is_closing or not self._enqueue_unit(physical_offset, size):
+                    self._hold(self._delivery.failures)
+                    return False
+                self._queue_offset += 1
+                self._note_change()
+        except StoreError as error:
+            log.warning("message gets no time now queue_offset=%d: %s", self._queue_offset, error)
+            self._hold(1)
+            return False
+        if not units and self._queue_offset < end:
+            self._hold(1)  # a file that is going away
+            return False
+        # Order: the end as it was before the units were read; what came since counts as growth.
+        self._seen_end = min(self._queue_offset, end)
+        return True
+
+    def _enqueue_unit(self, physical_offset: int, size: int) -> bool:
+        message = self._store.message_at(physical_offset, size)
+        if message is None:
+            log.warning("timed message is gone queue_offset=%d", self._queue_offset)
+            return True
+        due = parse_number(message.properties.get(names.TIMER_OUT_MS))
+        if due is None or message.topic != TIMER_QUEUE.topic:
+            log.error("message without a time is passed over queue_offset=%d", self._queue_offset)
+            return True
+        if self._was_done_before(message, due):
+            return True
+        if due < self._write_time:
+            return self._delivery.deliver_late(message)
+        self._append(message, due)
+        return True
+
+    def _was_done_before(self, message: StoredMessage, due: int) -> bool:
+        """Tell whether a message had its time before the log was lost."""
+        start = self._start
+        if start is None or self._queue_offset >= start.seen_to:
+            return False
+        stored = self._rules.floor(message.store_timestamp)
+        return self._rules.slot_time(due, stored)[0] < start.read_time
+
+    def _append(self, message: StoredMessage, due: int) -> None:
+        """Write the unit of a message, and enter it into its slot."""
+        time, is_rolled = self._rules.slot_time(due, self._write_time)
+        # Why: a slot that does not wait was delivered, when the clock was not set back yet. Its
+        # place cannot be that of another one that waits, for all that are over are delivered.
+        slot = self._files.wheel.slot(time) if time in self._is_waiting else None
+        is_delete = names.TIMER_DELETE_KEY in message.properties
+        topic = message.properties.get(names.REAL_TOPIC, "")
+        position = self._files.log.append(
+            TimerUnit(
+                previous_position=-1 if slot is None else slot.last_position,
+                magic=MAGIC_DEFAULT | is_rolled * MAGIC_ROLL | is_delete * MAGIC_DELETE,
+                write_time=self._write_time,
+                delay=time - self._write_time,
+                physical_offset=message.physical_offset,
+                record_size=message.store_size,
+                topic_hash=java_hash(topic),
+            )
+        )
+        self._files.wheel.put(time, position=position, is_delete=is_delete, is_first=slot is None)
+        if time not in self._is_waiting:
+            heapq.heappush(self._waiting, time)
+            self._is_waiting.add(time)
+        self._metrics.add(topic, -1 if is_delete else 1)
+
+    def _hold(self, failures: int) -> None:
+        pause = min(_RETRY_MS << min(max(failures, 1) - 1, 9), _RETRY_MAX_MS)
+        self._retry_at = self._clock.now_ms() + pause
+
+    def _note_change(self) -> None:
+        if self._flush_at is None:
+            self._flush_at = self._clock.now_ms() + self._rules.flush_interval_ms
+
+    def _flush(self, now: int) -> None:
+        checkpoint = self._checkpoint(now)
+        if self._delivery.has_put or checkpoint.queue_offset != self._files.checkpoint.queue_offset:
+            # Order: records before the units that point to them and the progress that drops them.
+            self._store.sync()
+            self._delivery.has_put = False
+        if self._files.flush(checkpoint):
+            self._flush_at = None
+        if now >= self._metrics_at:
+            self._metrics_at = now + _METRICS_INTERVAL_MS
+            self._metrics.persist()
+        if now >= self._clean_at:
+            self._clean_at = now + _CLEAN_INTERVAL_MS
+            self._files.log.delete_expired(self._store.log_bounds()[0])
+
+    def _checkpoint(self, now: int) -> TimerCheckpoint:
+        old = self._files.checkpoint
+        read_time = min(self._waiting[0], self._write_time) if self._waiting else self._write_time
+        # Compat: as TimerMessageStore#prepareTimerCheckPoint, a version for each step of progress.
+        is_new = (read_time, self._queue_offset) != (old.last_read_time, old.queue_offset)
+        return TimerCheckpoint(
+            last_read_time=read_time,
+            flushed_position=self._files.log.end,
+            queue_offset=self._queue_offset,
+            primary_queue_offset=self._queue_offset,
+            state_version=old.state_version,
+            version_timestamp=now if is_new else old.version_timestamp,
+            version_counter=old.version_counter + is_new,
+        )

@@ -1,0 +1,29 @@
+"""A store in memory, a clock that is set by hand, and the parts around them."""
+
+import pytest
+from delay_fakes import MemoryStore
+
+from rocketlake.delay.ports import Usage
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.metadata.book import Place
+from support.manual_clock import ManualClock
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_800_000_000_500)
+
+
+@pytest.fixture
+def store(clock):
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def usage():
+    return Usage()
+
+
+@pytest.fixture
+def place(tmp_path, clock):
+    return Place(PosixFileOps(), clock, tmp_path / "config")
