@@ -1,5 +1,13 @@
 """RocketLake: message stores that are byte-compatible with Apache RocketMQ.
 
+    import rocketlake
+    from rocketlake import Message
+
+    with rocketlake.open_store("data/store") as store:
+        store.put(Message(topic="orders", body=b"...", tags="paid", keys=["o-1001"]))
+        for message in store.consumer(group="billing", topic="orders", timeout=1):
+            print(message.body)
+
 The public names; each is imported when it is first used, because a program that only asks for the
 version should not wait for numpy.
 """
@@ -8,19 +16,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketlake.embedded.aio import AsyncStore, open_store_async
+    from rocketlake.embedded.consumer import Consumer
+    from rocketlake.embedded.opening import open_store
+    from rocketlake.embedded.plug_ins import PluginMessageStore
+    from rocketlake.embedded.read_only import ReadOnlyStore
+    from rocketlake.embedded.store import Store
+    from rocketlake.errors import (
+        ConfigError,
+        RocketLakeError,
+        StoreClosedError,
+        StoreError,
+        StoreLockedError,
+        StoreNotFoundError,
+        StorePoisonedError,
+    )
     from rocketlake.format.kernel import KERNEL
-    from rocketlake.model.message import Message, StoredMessage
+    from rocketlake.format.record import StoredMessage
+    from rocketlake.model.message import Message
+    from rocketlake.model.queues import QueueKey
+    from rocketlake.model.topics import TopicConfig
+    from rocketlake.store.api import GetResult, GetStatus, PutReceipt, PutStatus
     from rocketlake.store.offline import OfflineStore
     from rocketlake.version import __version__
 
-__all__ = ["KERNEL", "Message", "OfflineStore", "StoredMessage", "__version__"]
+__all__ = [
+    "KERNEL",
+    "AsyncStore",
+    "ConfigError",
+    "Consumer",
+    "GetResult",
+    "GetStatus",
+    "Message",
+    "OfflineStore",
+    "PluginMessageStore",
+    "PutReceipt",
+    "PutStatus",
+    "QueueKey",
+    "ReadOnlyStore",
+    "RocketLakeError",
+    "Store",
+    "StoreClosedError",
+    "StoreError",
+    "StoreLockedError",
+    "StoreNotFoundError",
+    "StorePoisonedError",
+    "StoredMessage",
+    "TopicConfig",
+    "__version__",
+    "open_store",
+    "open_store_async",
+]
 
 _HOMES = {
+    "AsyncStore": "rocketlake.embedded.aio",
+    "ConfigError": "rocketlake.errors",
+    "Consumer": "rocketlake.embedded.consumer",
+    "GetResult": "rocketlake.store.api",
+    "GetStatus": "rocketlake.store.api",
     "KERNEL": "rocketlake.format.kernel",
     "Message": "rocketlake.model.message",
     "OfflineStore": "rocketlake.store.offline",
-    "StoredMessage": "rocketlake.model.message",
+    "PluginMessageStore": "rocketlake.embedded.plug_ins",
+    "PutReceipt": "rocketlake.store.api",
+    "PutStatus": "rocketlake.store.api",
+    "QueueKey": "rocketlake.model.queues",
+    "ReadOnlyStore": "rocketlake.embedded.read_only",
+    "RocketLakeError": "rocketlake.errors",
+    "Store": "rocketlake.embedded.store",
+    "StoreClosedError": "rocketlake.errors",
+    "StoreError": "rocketlake.errors",
+    "StoreLockedError": "rocketlake.errors",
+    "StoreNotFoundError": "rocketlake.errors",
+    "StorePoisonedError": "rocketlake.errors",
+    "StoredMessage": "rocketlake.format.record",
+    "TopicConfig": "rocketlake.model.topics",
     "__version__": "rocketlake.version",
+    "open_store": "rocketlake.embedded.opening",
+    "open_store_async": "rocketlake.embedded.aio",
 }
 
 
@@ -28,3 +101,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""The store as a Python program uses it: one object, one process."""

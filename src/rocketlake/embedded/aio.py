@@ -1,0 +1,315 @@
+"""The asyncio face: a store whose waiting is awaited.
+
+    async with open_store_async("data/store") as store:
+        await store.put(Message(topic="orders", body=b"..."))
+        async for message in store.consumer("billing", "orders"):
+            ...
+
+1. Puts run on the loop, since they only copy into memory; the flush is awaited.
+2. Reads may touch the disk, so they run in the loop's executor.
+3. Who waits for messages waits for an event, which arrivals set; no thread is kept for it.
+4. A task that is cancelled loses no message: what was read ahead stays where it is, and what was
+   handed out but not committed comes again. A put that is cancelled may be stored all the same.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Generator, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, TypeVar
+
+from rocketlake.clock import Clock
+from rocketlake.config import Source
+from rocketlake.embedded.consumer import Consumer
+from rocketlake.embedded.moments import Moment
+from rocketlake.embedded.opening import AnyPath, open_store
+from rocketlake.embedded.plan import Start
+from rocketlake.embedded.store import Store
+from rocketlake.format.record import StoredMessage
+from rocketlake.model.message import Message
+from rocketlake.store.api import GetResult, PutReceipt
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncStore:
+    """A store for one event loop; `store` is the same store, for everything that never waits.
+
+    Thread-safety: the loop's thread only; `store` for others.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.store)[1:]}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every consumer, write the tables, and bring everything to disk."""
+        await _in_executor(self.store.close)
+
+    async def flush(self) -> None:
+        """Have everything on disk that was put, and the progress of groups with it."""
+        await _in_executor(self.store.flush)
+
+    async def put(self, message: Message, queue_id: int | None = None) -> PutReceipt:
+        """Store a message, as `Store.put` does."""
+        # Making a topic writes a table.
+        if self.store.topic(getattr(message, "topic", "")) is None:
+            return await _settled(await _in_executor(self.store.put_async, message, queue_id))
+        return await _settled(self.store.put_async(message, queue_id))
+
+    async def put_batch(
+        self, messages: Iterable[Message], queue_id: int | None = None
+    ) -> PutReceipt:
+        """Store messages of one topic behind each other in one queue: all of them, or none."""
+        batch = list(messages)
+        return await _settled(await _in_executor(self.store.put_batch_async, batch, queue_id))
+
+    async def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+    ) -> GetResult:
+        """Return messages of a queue from an offset on, as `Store.get` does."""
+        place = (topic, queue_id, offset, max_messages)
+        return await _in_executor(self.store.get, *place, tags=tags, sql=sql)
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        max_messages: int = 64,
+        *,
+        begin: Moment | None = None,
+        end: Moment | None = None,
+    ) -> list[StoredMessage]:
+        """Return the newest messages that have a key, in the order in which they were put."""
+        return await _in_executor(self.store.query, topic, key, max_messages, begin=begin, end=end)
+
+    async def message(self, msg_id: str) -> StoredMessage | None:
+        """Return the message with an id, as receipts have it; None if it is gone."""
+        return await _in_executor(self.store.message, msg_id)
+
+    async def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp: Moment,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """Return the queue offset for a store time, as `Store.offset_by_time` does."""
+        return await _in_executor(self.store.offset_by_time, topic, queue_id, timestamp, boundary)
+
+    def consumer(  # noqa: PLR0913 - as Store.consumer
+        self,
+        group: str,
+        topic: str,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        start: Start = "first",
+        timeout: float | None = None,
+        auto_commit: bool = True,
+        batch: int = 32,
+        queues: Collection[int] | None = None,
+    ) -> "AsyncConsumer":
+        """Join a consumer group, as `Store.consumer` does; iterate with `async for`."""
+        consumer = self.store.consumer(
+            group,
+            topic,
+            tags=tags,
+            sql=sql,
+            start=start,
+            timeout=timeout,
+            auto_commit=auto_commit,
+            batch=batch,
+            queues=queues,
+        )
+        return AsyncConsumer(consumer, timeout_s=timeout, batch=batch)
+
+
+class AsyncConsumer:
+    """One member of a consumer group, for one task.
+
+    A message is committed when the loop asks for the next one; see `Consumer`.
+    """
+
+    def __init__(self, consumer: Consumer, *, timeout_s: float | None, batch: int) -> None:
+        self.consumer = consumer
+        self._timeout_s = timeout_s
+        self._batch = batch
+        self._looking: asyncio.Future[bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.consumer)[1:]}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the group; what was not committed stays so."""
+        await _in_executor(self.consumer.close)
+
+    def __aiter__(self) -> Self:
+        """Begin a loop; a message in whose loop body the last one ended comes again."""
+        iter(self.consumer)
+        return self
+
+    async def __anext__(self) -> StoredMessage:
+        """Commit the message in hand and return the next one."""
+        consumer = self.consumer
+        while not consumer.is_closed:
+            await self._finish_look()
+            message = consumer.take_next()
+            if message is not None:
+                return message
+            if not await self._await_ready(self._timeout_s):
+                break
+        raise StopAsyncIteration
+
+    async def poll(
+        self,
+        max_messages: int | None = None,
+        timeout: float | None = 0.0,  # noqa: ASYNC109
+    ) -> list[StoredMessage]:
+        """Return messages that are there, or wait for some; committing is left to the caller."""
+        limit = self._batch if max_messages is None else max_messages
+        while True:
+            await self._finish_look()
+            found = self.consumer.take_ready(limit)
+            if found or not await self._await_ready(timeout):
+                return found
+
+    async def commit(self) -> None:
+        """Commit every message handed out so far, the one in hand included."""
+        await self._finish_look()
+        self.consumer.commit()
+
+    async def lag(self) -> int:
+        """Return how many messages of its queues were not handed out yet, wanted or not."""
+        return await _in_executor(self.consumer.lag)
+
+    async def _await_ready(self, timeout_s: float | None) -> bool:
+        """Wait until messages were read ahead; False when time ran out or all was closed."""
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(arrived.set)
+
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        with self.consumer.listening_with(ring):
+            while not self.consumer.is_closed:
+                # Order: forget what rang before, then look, then wait for what rings from now on.
+                arrived.clear()
+                if await self._look():
+                    return True
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await arrived.wait()
+                except TimeoutError:
+                    return await self._look(is_last=True)
+        return False
+
+    async def _look(self, *, is_last: bool = False) -> bool:
+        """Read ahead in the executor; a look that was left by a cancelled task is taken up."""
+        if self._looking is None:
+            loop = asyncio.get_running_loop()
+            look = partial(self.consumer.look, is_last=is_last)
+            self._looking = loop.run_in_executor(None, look)
+        looking = self._looking
+        try:
+            return await asyncio.shield(looking)
+        finally:
+            if looking.done():
+                self._looking = None
+
+    async def _finish_look(self) -> None:
+        # Why: the thread that reads ahead holds the consumer's lock; the loop must not wait for it.
+        if self._looking is not None:
+            await self._look()
+
+
+class AsyncOpening:
+    """A store that is being opened: `async with` it, or `await` it and close it yourself."""
+
+    def __init__(self, opener: Callable[[], Store]) -> None:
+        self._opener = opener
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._store is not None, "it was entered"
+        await self._store.close()
+
+    async def _open(self) -> AsyncStore:
+        return AsyncStore(await _in_executor(self._opener))
+
+
+def open_store_async(
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    clock: Clock | None = None,
+    **options: object,
+) -> AsyncOpening:
+    """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor."""
+    return AsyncOpening(partial(open_store, path, conf, clock=clock, **options))
+
+
+async def _settled(future: Future[PutReceipt]) -> PutReceipt:
+    """Wait for a put; a task that is cancelled leaves the put alone."""
+    inner = asyncio.wrap_future(future)
+    inner.add_done_callback(_look_at)
+    return await asyncio.shield(inner)
+
+
+def _look_at(future: asyncio.Future[PutReceipt]) -> None:
+    """Take note of an error, so that asyncio does not complain that nobody did."""
+    if not future.cancelled():
+        future.exception()
+
+
+async def _in_executor(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, partial(call, *args, **kwargs))

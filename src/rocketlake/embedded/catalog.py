@@ -1,0 +1,25 @@
+"""LateCatalog: the topics an engine asks for, from a table that may be read anew."""
+
+from rocketlake.metadata.topic_book import TopicBook
+
+
+class LateCatalog:
+    """Answers from the book it has at the moment; a `TopicCatalog`.
+
+    Thread-safety: one reference is read.
+    """
+
+    def __init__(self, book: TopicBook) -> None:
+        self.book = book
+
+    def is_batch_queue(self, topic: str) -> bool:
+        """Tell whether the queues of a topic are batch consume queues."""
+        return self.book.is_batch_queue(topic)
+
+    def read_queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic may be read; 0 if there is no such topic."""
+        return self.book.read_queue_count(topic)
+
+    def write_queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic may be written; 0 if there is no such topic."""
+        return self.book.write_queue_count(topic)

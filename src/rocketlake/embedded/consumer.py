@@ -1,0 +1,336 @@
+"""Consumer: messages of a topic for one member of a group.
+
+1. A message is committed when the loop asks for the next one. A loop that ends by `break` or by an
+   exception leaves the message in hand uncommitted: it comes again, in the next loop or after a
+   restart. `commit()` inside the loop commits it at once.
+2. Order within a queue is kept; queues take turns.
+3. Who must wait sleeps on the division's bell, which arrivals ring; nothing is polled.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
+
+from rocketlake.clock import Clock
+from rocketlake.embedded.cursor import Cursor
+from rocketlake.embedded.division import Division
+from rocketlake.embedded.intake import Intake, Missed
+from rocketlake.embedded.moments import Moment, to_ms
+from rocketlake.embedded.plan import ConsumerPlan
+from rocketlake.embedded.ports import Progress, QueueReader
+from rocketlake.errors import StoreClosedError
+from rocketlake.format.record import StoredMessage
+from rocketlake.store.api import CorruptUnit
+
+
+class Consumer:
+    """One member of a consumer group: iterate over it, or `poll` it.
+
+    Thread-safety: one thread consumes; the rest may be called by any. For more threads open more
+    consumers of the group: they share the queues.
+
+    Durability: at least once. Progress is written every `flush_consumer_offset_interval`, and when
+    the store is flushed or closed; after a crash, what was committed since comes again.
+    """
+
+    def __init__(
+        self,
+        plan: ConsumerPlan,
+        division: Division,
+        reader: QueueReader,
+        progress: Progress,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._division = division
+        self._reader = reader
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._in_hand: tuple[Cursor, StoredMessage, int] | None = None
+        self._auto_commits = plan.auto_commit
+        self._is_closed = False
+        self._intake = Intake(plan, division, reader, progress)
+        # Why: a consumer that nobody holds any more must not keep its queues from the others.
+        self._finalizer = weakref.finalize(self, division.abandon, self._intake.member)
+        self._finalizer.atexit = False
+        with self._lock:
+            self._intake.settle()
+
+    def __repr__(self) -> str:
+        plan = self._plan
+        state = "closed" if self.is_closed else f"queues={self.assigned}"
+        return f"<Consumer group={plan.group!r} topic={plan.topic!r} {state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the group; whoever waits is woken. What was not committed stays so."""
+        self._is_closed = True
+        with self._lock:
+            self._finalizer.detach()
+            self._division.leave(self._intake.member)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this consumer, or its store, was closed."""
+        return self._is_closed or self._division.is_closed
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self._plan.group
+
+    @property
+    def topic(self) -> str:
+        """The name of the topic."""
+        return self._plan.topic
+
+    @property
+    def missed(self) -> Sequence[Missed]:
+        """Messages deleted before the group came to them; the newest 1,000 cases."""
+        with self._lock:
+            return list(self._intake.missed)
+
+    @property
+    def corrupt(self) -> Sequence[CorruptUnit]:
+        """Records stepped over because their bytes are bad; the newest 1,000."""
+        with self._lock:
+            return list(self._intake.corrupt)
+
+    # --- consuming -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        """Begin a loop; a message in whose loop body the last one ended comes again.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
+        self._require_open()
+        with self._lock:
+            if self._in_hand is not None:
+                self._intake.take_back(*self._in_hand)
+                self._in_hand = None
+        return self
+
+    def __next__(self) -> StoredMessage:
+        """Commit the message in hand and return the next one.
+
+        Raises:
+            StopIteration: none came within the timeout, or consumer or store were closed.
+        """
+        while (message := self.take_next()) is None:
+            if not self._await_ready(self._plan.timeout_s):
+                raise StopIteration
+        return message
+
+    def poll(
+        self, max_messages: int | None = None, timeout: float | None = 0.0
+    ) -> list[StoredMessage]:
+        """Return the messages there are, or wait for some; committing is left to the caller.
+
+        Without `max_messages` at most a batch is returned. A `timeout` of None waits for ever.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
+        limit = self._plan.batch if max_messages is None else max_messages
+        if limit < 1:
+            raise ValueError(f"max_messages = {max_messages!r}: wanted at least 1")
+        self._require_open()
+        while True:
+            found = self._take(limit)
+            if found or not self._await_ready(timeout):
+                return found
+
+    def commit(self) -> None:
+        """Commit every message handed out so far, the one in hand included.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
+        self._require_open()
+        with self._lock:
+            self._look_at_division()
+            self._in_hand = None
+            for cursor in self._intake.cursors.values():
+                self._intake.commit(cursor)
+            if self._intake.has_leaving:
+                self._intake.settle()
+
+    # --- where it stands -----------------------------------------------------------------------
+
+    @property
+    def assigned(self) -> list[int]:
+        """The queues that are this consumer's now."""
+        with self._lock:
+            return sorted(self._intake.cursors)
+
+    def position(self, queue_id: int) -> int:
+        """Return the queue offset of the next message of a queue.
+
+        Raises:
+            ValueError: the queue is not this consumer's.
+        """
+        with self._lock:
+            return self._cursor(queue_id).handed
+
+    def lag(self) -> int:
+        """Return how many messages of its queues were not handed out yet, wanted or not."""
+        self._reader.catch_up()
+        with self._lock:
+            self._look_at_division()
+            return sum(
+                max(self._intake.bounds(queue)[1] - cursor.handed, 0)
+                for queue, cursor in self._intake.cursors.items()
+            )
+
+    def seek(self, queue_id: int, offset: int) -> None:
+        """Go on at another offset of a queue; the next commit makes it the group's progress.
+
+        Raises:
+            ValueError: the queue is not this consumer's, or the offset is negative.
+        """
+        if offset < 0:
+            raise ValueError(f"offset = {offset}: wanted 0 or more")
+        self._require_open()
+        with self._lock:
+            self._intake.jump(self._cursor(queue_id), offset)
+            self._forget_in_hand()
+
+    def seek_to_time(self, moment: Moment) -> None:
+        """Go on, in every queue it has, with the first message not stored before a moment."""
+        timestamp = to_ms(moment, "moment")
+        self._require_open()
+        self._reader.catch_up()
+        with self._lock:
+            self._look_at_division()
+            for queue, cursor in self._intake.cursors.items():
+                self._intake.jump(cursor, self._intake.offset_by_time(queue, timestamp))
+            self._forget_in_hand()
+
+    def _cursor(self, queue_id: int) -> Cursor:
+        self._look_at_division()
+        cursor = self._intake.cursors.get(queue_id)
+        if cursor is None:
+            raise ValueError(
+                f"queue {queue_id} of {self._plan.topic} is not assigned to this consumer;"
+                f" it has {sorted(self._intake.cursors)}"
+            )
+        return cursor
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise StoreClosedError(f"{self!r}: make a new one, on a store that is open")
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    def take_next(self) -> StoredMessage | None:
+        """Commit the message in hand; return the next one that was read ahead, if there is one."""
+        intake = self._intake
+        with self._lock:
+            # Whatever happens to the group, or to the consumer, changes the version.
+            if self._division.version != intake.version:
+                self._look_at_division()
+            if self._in_hand is not None:
+                intake.commit(self._in_hand[0])
+                self._in_hand = None
+                if intake.has_leaving:
+                    intake.settle()
+            if not intake.ready:
+                return None
+            cursor = intake.ready[0]
+            before = cursor.handed
+            message = intake.hand_out()
+            if self._auto_commits:
+                self._in_hand = (cursor, message, before)
+            return message
+
+    def look(self, *, is_last: bool = False) -> bool:
+        """Read ahead; tell whether there is something to take.
+
+        The last look sees everything that was put before, even where dispatch has not come to it.
+        The others leave that to the dispatcher, whose arrivals ring.
+        """
+        try:
+            if is_last and not self._refill():
+                self._reader.catch_up()
+            return self._refill()
+        except StoreClosedError:
+            if self.is_closed:
+                return False
+            raise
+
+    def take_ready(self, limit: int) -> list[StoredMessage]:
+        """Return messages that were read ahead; none if a look is needed first.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
+        if limit < 1:
+            raise ValueError(f"max_messages = {limit!r}: wanted at least 1")
+        self._require_open()
+        with self._lock:
+            self._look_at_division()
+            ready = self._intake.ready
+            return [self._intake.hand_out() for _ in range(limit) if ready]
+
+    def listening_with(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have a function called, from any thread, whenever a look may find something new."""
+        return self._division.listening_with(callback)
+
+    def _take(self, limit: int) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        with self._lock:
+            self._look_at_division()
+            while len(found) < limit and (self._intake.ready or self._refill()):
+                found.append(self._intake.hand_out())
+        return found
+
+    def _await_ready(self, timeout_s: float | None) -> bool:
+        """Wait until messages were read ahead; False when time ran out or all was closed."""
+        deadline = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        while not self.is_closed:
+            # Order: first listen, then look, then sleep; an arrival in between ends the sleep.
+            with self._division.listening() as ticket:
+                if self.look():
+                    return True
+                left = None if deadline is None else deadline - self._clock.monotonic_s()
+                if left is not None and left <= 0:
+                    return self.look(is_last=True)
+                self._division.wait(ticket, left)
+        return False
+
+    def _refill(self) -> bool:
+        with self._lock:
+            self._look_at_division()
+            while not self._intake.ready and not self.is_closed:
+                if not self._intake.refill():
+                    break
+            return bool(self._intake.ready)
+
+    def _look_at_division(self) -> None:
+        intake = self._intake
+        if self._division.version != intake.version:
+            intake.settle()
+            self._forget_in_hand()
+            if self.is_closed:
+                self._in_hand = None
+                intake.drop()
+
+    def _forget_in_hand(self) -> None:
+        """Do not commit a message in hand whose queue went on elsewhere."""
+        if self._in_hand is not None and not self._in_hand[0].in_flight:
+            self._in_hand = None

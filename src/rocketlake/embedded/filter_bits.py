@@ -1,0 +1,30 @@
+"""Filter bits for the SQL92 subscriptions that a store keeps in consumerFilter.json."""
+
+from functools import lru_cache
+
+from rocketlake.filters.bloom import BloomFilter
+from rocketlake.filters.sql92 import SqlFilter
+from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.store.filter_bits import FilterBits, SqlSubscription
+from rocketlake.store.options import StoreOptions
+
+_compiled = lru_cache(maxsize=1024)(SqlFilter)
+
+
+def make_filter_bits(book: FilterBook, options: StoreOptions) -> FilterBits:
+    """Make the dispatcher that computes them, for the subscriptions of this moment."""
+    bloom = BloomFilter.sized(
+        error_rate_percent=options.max_error_rate_of_bloom_filter,
+        expected_count=options.expect_consumer_num_use_filter,
+    )
+    book.fit(bloom)
+
+    def subscriptions(topic: str) -> list[SqlSubscription]:
+        # Compat: as in CommitLogDispatcherCalcBitMap#dispatch, which asks the dead ones too.
+        return [
+            SqlSubscription(_compiled(found.expression), found.bloom_filter_data.bit_pos)
+            for found in book.of_topic(topic)
+            if found.expression and found.bloom_filter_data is not None
+        ]
+
+    return FilterBits(bloom, subscriptions)

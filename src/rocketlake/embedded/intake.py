@@ -1,0 +1,224 @@
+"""Intake: the queues that one consumer has, and what it read ahead of them."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.embedded import inner_batch
+from rocketlake.embedded.cursor import Cursor
+from rocketlake.embedded.division import Change, Division
+from rocketlake.embedded.plan import ConsumerPlan
+from rocketlake.embedded.ports import Progress, QueueReader
+from rocketlake.format.record import StoredMessage
+from rocketlake.model import flags
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import CorruptUnit, GetRequest, GetResult, GetStatus
+from rocketlake.store.queue_times import Boundary
+
+log = logging.getLogger(__name__)
+
+_KEPT: Final = 1000
+_GONE: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGE_WAS_REMOVING)
+
+
+class Missed(Struct, frozen=True):
+    """Messages of a queue that were deleted before the group had consumed them."""
+
+    queue_id: int
+    first: int
+    """Queue offset of the first of them."""
+    end: int
+    """Queue offset behind the last of them."""
+
+
+class Intake:
+    """The cursors of one consumer; those in `ready` have messages, and take turns.
+
+    Thread-safety: none; the lock of its consumer.
+    """
+
+    def __init__(
+        self, plan: ConsumerPlan, division: Division, reader: QueueReader, progress: Progress
+    ) -> None:
+        self._plan = plan
+        self._division = division
+        self._reader = reader
+        self._progress = progress
+        self.cursors: dict[int, Cursor] = {}
+        self.ready: deque[Cursor] = deque()
+        self.missed: deque[Missed] = deque(maxlen=_KEPT)
+        self.corrupt: deque[CorruptUnit] = deque(maxlen=_KEPT)
+        self.member = division.join(plan.queues)
+        self.has_leaving = False
+        """Whether queues wait to be let go until their messages are committed."""
+        self.version = -1
+        """That of the division when this was last settled."""
+        self._is_new = True
+
+    # --- sharing -------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let go of queues that others are to have, and take those that are this consumer's."""
+        busy = [queue for queue, cursor in self.cursors.items() if cursor.in_flight]
+        change = self._division.settle(self.member, busy)
+        for queue in change.lost:
+            del self.cursors[queue]
+        for queue in change.taken:
+            self.cursors[queue] = Cursor(queue, self._find_start(queue))
+        self._apply(change)
+        self.ready = deque(cursor for cursor in self.cursors.values() if cursor.buffer)
+        self.version = change.version
+        self._is_new = False
+
+    def _apply(self, change: Change) -> None:
+        for queue, offset in change.moves.items():
+            if queue in self.cursors:
+                self.cursors[queue].jump(offset)
+        for queue, cursor in self.cursors.items():
+            cursor.is_leaving = queue in change.leaving
+            if cursor.is_leaving:
+                cursor.buffer.clear()
+                cursor.position = cursor.handed
+        self.has_leaving = bool(change.leaving)
+
+    def _find_start(self, queue: int) -> int:
+        """Return where the group is in a queue; where it has not been, write down its start."""
+        plan = self._plan
+        offset = self._progress.get(plan.topic, plan.group, queue)
+        if offset is None:
+            # Why: a queue that was added later is read from its first message on, for `last` would
+            # lose what came before this consumer took note.
+            offset = self._offset_of(plan.start if self._is_new else "first", queue)
+            self._progress.commit(plan.topic, plan.group, queue, offset)
+        return offset
+
+    def _offset_of(self, start: str | int, queue: int) -> int:
+        if start == "first":
+            return self.bounds(queue)[0]
+        self._reader.catch_up()
+        if start == "last":
+            return self.bounds(queue)[1]
+        assert isinstance(start, int), "a moment is in milliseconds"
+        return self.offset_by_time(queue, start)
+
+    def bounds(self, queue: int) -> tuple[int, int]:
+        """Return where a queue begins and ends."""
+        low, high = self._reader.queue_bounds(QueueKey(self._plan.topic, queue))
+        return max(low, 0), max(high, 0)
+
+    def offset_by_time(self, queue: int, timestamp: int) -> int:
+        """Return the offset of the first message of a queue that was not stored before."""
+        key = QueueKey(self._plan.topic, queue)
+        return self._reader.offset_by_time(key, timestamp, Boundary.LOWER)
+
+    def drop(self) -> None:
+        """Forget all queues: there is nothing more to hand out."""
+        self.cursors.clear()
+        self.ready.clear()
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    def hand_out(self) -> StoredMessage:
+        """Return the next message of the first ready queue, which then goes behind the others."""
+        ready = self.ready
+        cursor = ready[0]
+        message = cursor.hand_out()
+        if not cursor.buffer:
+            ready.popleft()
+        elif len(ready) > 1:
+            ready.rotate(-1)
+        return message
+
+    def take_back(self, cursor: Cursor, message: StoredMessage, before: int) -> None:
+        """Undo the last `hand_out`, which was of this cursor."""
+        cursor.take_back(message, before)
+        if cursor not in self.ready:
+            self.ready.appendleft(cursor)
+
+    def jump(self, cursor: Cursor, offset: int) -> None:
+        """Go on at another offset of a queue."""
+        cursor.jump(offset)
+        if cursor in self.ready:
+            self.ready.remove(cursor)
+
+    def commit(self, cursor: Cursor) -> None:
+        """Make what was handed out of a queue the group's progress."""
+        cursor.in_flight = 0
+        if cursor.handed != cursor.committed:
+            plan = self._plan
+            self._progress.commit(plan.topic, plan.group, cursor.queue_id, cursor.handed)
+            cursor.committed = cursor.handed
+
+    # --- reading ahead -------------------------------------------------------------------------
+
+    def refill(self) -> bool:
+        """Read a batch of every queue; tell whether a position moved."""
+        is_moved = False
+        for cursor in self.cursors.values():
+            if not cursor.is_leaving and not cursor.buffer:
+                is_moved |= self._fetch(cursor)
+                if cursor.buffer:
+                    self.ready.append(cursor)
+        return is_moved
+
+    def _fetch(self, cursor: Cursor) -> bool:
+        plan, at = self._plan, cursor.position
+        request = GetRequest(
+            topic=plan.topic,
+            queue_id=cursor.queue_id,
+            offset=at,
+            max_messages=plan.batch,
+            group=plan.group,
+            catches_up=False,
+        )
+        result = self._reader.get(request, plan.selection.message_filter)
+        self._take_note(cursor, result)
+        cursor.fill(self._unpack(result.messages, at), result.next_offset)
+        if plan.auto_commit and not cursor.in_flight:
+            self.commit(cursor)  # what was left out is done
+        return result.next_offset != at
+
+    def _take_note(self, cursor: Cursor, result: GetResult) -> None:
+        at, to = cursor.position, result.next_offset
+        self.corrupt.extend(result.corrupt)
+        if result.status in _GONE and to > at:
+            self.missed.append(Missed(cursor.queue_id, at, to))
+            log.warning(
+                "messages gone before they were consumed group=%s topic=%s queue=%d from=%d to=%d",
+                *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
+            )
+        elif to < at:
+            log.warning(
+                "progress beyond the queue corrected group=%s topic=%s queue=%d from=%d to=%d",
+                *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
+            )
+
+    def _unpack(self, messages: Sequence[StoredMessage], at: int) -> Sequence[StoredMessage]:
+        """Put the messages of an inner batch in its place, those before the position left out."""
+        if not any(message.sys_flag & flags.INNER_BATCH for message in messages):
+            return messages
+        found: list[StoredMessage] = []
+        for message in messages:
+            if not inner_batch.is_inner_batch(message):
+                found.append(message)
+                continue
+            try:
+                inner = inner_batch.unpack(message)
+            except ValueError as error:
+                self.corrupt.append(_corrupt(message, error))
+                continue
+            wants = self._plan.selection.tags.matches
+            found += [m for m in inner if m.queue_offset >= at and wants(m.tags)]
+        return found
+
+
+def _corrupt(message: StoredMessage, error: ValueError) -> CorruptUnit:
+    return CorruptUnit(
+        path="",
+        position=message.physical_offset,
+        reason=f"an inner batch that cannot be taken apart: {error}",
+        queue_offset=message.queue_offset,
+    )

@@ -1,0 +1,137 @@
+"""Reads of a queue through the read-only view, with the answers of an open store."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from rocketlake.filters.message_filter import MessageFilter
+from rocketlake.format.queue_unit import is_ext_address
+from rocketlake.format.record import ROW_DTYPE, RecordColumns, StoredMessage, reason_text
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import ColumnsResult, CorruptUnit, GetRequest, GetResult, GetStatus
+from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.log import MISSING
+from rocketlake.store.offline.queues import Places, QueueView
+from rocketlake.store.options import StoreOptions
+from rocketlake.store.read_rules import ReadRules
+
+_STEP: Final = 256
+_RULES: Final = ReadRules.of(StoreOptions())
+
+
+def read_messages(
+    view: OfflineStore, request: GetRequest, message_filter: MessageFilter | None
+) -> GetResult:
+    """Return messages of a queue from an offset on, and where to go on."""
+    read = _Read(view, request)
+    messages = list(_messages(read, message_filter))
+    return GetResult(
+        status=GetStatus.FOUND if messages else read.status,
+        messages=messages,
+        next_offset=read.next_offset,
+        min_offset=read.min_offset,
+        max_offset=read.max_offset,
+        corrupt=read.corrupt,
+    )
+
+
+def read_columns(view: OfflineStore, request: GetRequest) -> ColumnsResult:
+    """Return messages of a queue as columns; at most those of one step of the walk."""
+    read = _Read(view, request)
+    columns = RecordColumns(b"", np.empty(0, ROW_DTYPE))
+    for places in read.steps(None):
+        columns, _ = read.records(places)
+        if len(columns):
+            break
+    return ColumnsResult(
+        status=GetStatus.FOUND if len(columns) else read.status,
+        columns=columns,
+        next_offset=read.next_offset,
+        min_offset=read.min_offset,
+        max_offset=read.max_offset,
+        corrupt=read.corrupt,
+    )
+
+
+def _messages(read: "_Read", message_filter: MessageFilter | None) -> Iterator[StoredMessage]:
+    left = read.request.max_messages
+    for places in read.steps(message_filter):
+        columns, good = read.records(places)
+        for index, message in enumerate(columns.messages()):
+            if message_filter is not None and not message_filter.matches(message):
+                continue
+            yield message
+            left -= 1
+            if left <= 0:
+                last = good[index]
+                read.next_offset = int(last["queue_offset"] + last["batch_size"])
+                return
+
+
+class _Read:
+    """One read: which units it looks at, and what became of them."""
+
+    def __init__(self, view: OfflineStore, request: GetRequest) -> None:
+        self.request = request
+        self.next_offset = 0
+        self.min_offset = self.max_offset = 0
+        self.corrupt: list[CorruptUnit] = []
+        self.status = GetStatus.NO_MATCHED_LOGIC_QUEUE
+        self._view = view
+        self._queue: QueueView | None = None
+        queue = view.queues.get(QueueKey(request.topic, request.queue_id))
+        if queue is None:
+            return
+        self.min_offset, self.max_offset = queue.min_offset, queue.max_offset
+        if self.min_offset <= request.offset < self.max_offset:
+            self.status, self.next_offset = GetStatus.NO_MATCHED_MESSAGE, request.offset
+            self._queue = queue
+        else:
+            bounds = (self.min_offset, self.max_offset)
+            self.status, self.next_offset = _RULES.refuse(request.offset, *bounds)
+
+    def steps(self, message_filter: MessageFilter | None) -> Iterator[Places]:
+        """Yield units that may be wanted, in pieces; `next_offset` is behind each."""
+        queue, request = self._queue, self.request
+        if queue is None:
+            return
+        end = _RULES.stop_offset(request, queue.kind.unit_size)
+        step = min(_STEP, max(request.max_messages, 1)) if message_filter is None else _STEP
+        for places in queue.iterate(request.offset, end, self._view.damage, step):
+            last = places[-1]
+            self.next_offset = int(last["queue_offset"] + last["batch_size"])
+            wanted = places
+            if message_filter is not None:
+                wanted = places[[_may_match(message_filter, p) for p in places["tags_code"]]]
+            if len(wanted):
+                yield wanted
+
+    def records(self, places: Places) -> tuple[RecordColumns, Places]:
+        """Return the good records of units, and those units; the others are noted."""
+        offsets, sizes = places["physical_offset"].copy(), places["size"].copy()
+        columns, reasons = self._view.log.gather(offsets, sizes, checks=self._view.checks)
+        good = reasons == 0
+        for index in np.flatnonzero(~good).tolist():
+            self._note(places[index], int(reasons[index]))
+        rows = columns.rows[good]
+        if self._queue is not None and not self._queue.kind.is_batch:
+            rows["queue_offset"] = places["queue_offset"][good]
+        return RecordColumns(columns.buffer, rows), places[good]
+
+    def _note(self, place: np.void, reason: int) -> None:
+        offset = int(place["physical_offset"])
+        if reason == MISSING and offset < self._view.log.min_offset:
+            self.status = GetStatus.MESSAGE_WAS_REMOVING
+            return
+        path, position = self._view.log.describe(offset)
+        text = "no file holds the record" if reason == MISSING else reason_text(reason)
+        number = int(place["queue_offset"])
+        self.corrupt.append(
+            CorruptUnit(path=str(path), position=position, reason=text, queue_offset=number)
+        )
+
+
+def _may_match(message_filter: MessageFilter, tags_code: int) -> bool:
+    code = None if is_ext_address(tags_code) else int(tags_code)
+    return message_filter.may_match(code, None)

@@ -1,0 +1,212 @@
+"""open_store: wires engine, delay and tables for one program.
+
+1. What can be refused without a file is refused first: nothing is made for a wrong option.
+2. Sizes come from the files of a store that is there; a caller who names others is refused.
+3. Tables are read once more when the lock is held: who closed the store just before may have
+   written them since.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, overload
+
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.config import Source
+from rocketlake.delay.service import DelayServices
+from rocketlake.delay.store_door import StoreDoor
+from rocketlake.embedded.catalog import LateCatalog
+from rocketlake.embedded.groups import Groups
+from rocketlake.embedded.plug_ins import find_plug_ins, wrap
+from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.read_only import ReadOnlyStore
+from rocketlake.embedded.store import Store, StoreParts
+from rocketlake.embedded.tables import TableKeeper
+from rocketlake.embedded.topics import TopicDesk
+from rocketlake.errors import ConfigError
+from rocketlake.files.mapped_file_queue import QueuePaths
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import layout, names
+from rocketlake.metadata.book import Place
+from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.model.topics import is_lmq, is_system_topic
+from rocketlake.store import exit_hook
+from rocketlake.store.assembly import Base
+from rocketlake.store.file_shape import find_shape
+from rocketlake.store.log_dirs import named_paths, open_dirs
+from rocketlake.store.message_store import MessageStore
+from rocketlake.store.options import Choice, ReadOptions, StoreOptions, embedded
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+
+@overload
+def open_store(
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    read_only: Literal[False] = False,
+    clock: Clock | None = None,
+    **options: object,
+) -> Store: ...
+@overload
+def open_store(
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    read_only: Literal[True],
+    clock: Clock | None = None,
+    **options: object,
+) -> ReadOnlyStore: ...
+@overload
+def open_store(
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    read_only: bool,
+    clock: Clock | None = None,
+    **options: object,
+) -> Store | ReadOnlyStore: ...
+def open_store(
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    **options: object,
+) -> Store | ReadOnlyStore:
+    """Open a message store; a directory that is not there is made.
+
+    Options are RocketMQ's keys in snake case (`flush_disk_type="SYNC_FLUSH"`), or come with `conf`:
+    a broker.conf, JSON text or a dictionary; keyword arguments are stronger. Without `path` the
+    store is where `storePathRootDir` says. With `read_only=True` any store can be opened, also one
+    that another process has open, and no byte of it is changed.
+
+    Raises:
+        ConfigError: an option is unknown, wrong, or contradicts the files of the store.
+        StoreLockedError: another process, or this one, has it open for writing.
+        StoreNotFoundError: there is nothing to read.
+        StoreError: the files cannot be used.
+    """
+    choice = StoreOptions.choose(conf, **options)
+    root = _root(path, choice)
+    if read_only:
+        return _open_read_only(root, choice)
+    return _open_writable(root, choice, clock or SystemClock())
+
+
+def _root(path: AnyPath | None, choice: Choice) -> Path:
+    found = path if path is not None else choice.values.get("store_path_root_dir")
+    if found is None:
+        raise ConfigError('no path: open_store("data/store"), or set storePathRootDir')
+    return Path(found)
+
+
+# --- read only -----------------------------------------------------------------------------------
+
+
+def _open_read_only(root: Path, choice: Choice) -> ReadOnlyStore:
+    values = choice.values
+    known = ReadOptions.__struct_fields__
+    options = ReadOptions(**{name: values[name] for name in known if name in values})
+    paths = _log_paths(root, values)
+    dirs = () if paths is None else (*paths.writable, *paths.read_only)
+    return ReadOnlyStore(root, options, log_dirs=dirs, unused_options=choice.unused)
+
+
+def _log_paths(root: Path, values: Mapping[str, Any]) -> QueuePaths | None:
+    names_ = ("store_path_commit_log", "read_only_commit_log_store_paths")
+    writable, read_only = (values.get(name) for name in names_)
+    return named_paths(writable, read_only, root)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _open_writable(root: Path, choice: Choice, clock: Clock) -> Store:
+    asked = StoreOptions.complete(choice, embedded())
+    plug_ins = find_plug_ins(asked.plug_ins)
+    ops = PosixFileOps()
+    directory, paths = open_dirs(ops, root, _log_paths(root, choice.values))
+    options = _settle_options(directory, choice)
+    place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
+    catalog = LateCatalog(TopicBook.load(place))
+    engine = MessageStore(Base(directory, paths, options, clock, catalog)).start()
+    with ExitStack() as undo:
+        undo.callback(engine.close)
+        catalog.book = TopicBook.load(place)
+        outer = wrap(engine, plug_ins)
+        parts = _make_parts(engine, outer, catalog.book, place)
+        store = Store(outer, parts, path=root, unused_options=choice.unused)
+        for part in parts.parts:
+            part.start()
+            undo.callback(part.close)
+        undo.pop_all()
+    exit_hook.register(store)
+    return store
+
+
+def _make_parts(engine: MessageStore, outer: Engine, book: TopicBook, place: Place) -> StoreParts:
+    options, root = engine.options, engine.directory.root
+    has_light = options.enable_lmq and options.enable_multi_dispatch
+    offsets = (LightOffsetBook if has_light else OffsetBook).load(place)
+    desk = TopicDesk(book, default_queues=options.default_topic_queue_nums)
+    groups = Groups(desk.readable_queues)
+    desk.on_change = groups.topic_changed
+    _adopt_topics(desk, engine)
+    door = StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
+    delay = DelayServices(door, root, options, ops=place.ops, clock=place.clock)
+    if options.enable_calc_filter_bit_map:
+        # Imported here: SQL92 needs a grammar, which takes long to import.
+        from rocketlake.embedded.filter_bits import make_filter_bits  # noqa: PLC0415
+
+        bits = make_filter_bits(FilterBook.load(place), options)
+        engine.add_dispatcher(bits, is_first=True)
+    engine.add_hook(delay.hook)
+    engine.add_listener(delay)
+    engine.add_listener(groups)
+    keeper = TableKeeper([book, offsets], interval_ms=options.flush_consumer_offset_interval)
+    return StoreParts(
+        desk=desk,
+        offsets=offsets,
+        groups=groups,
+        parts=(delay, keeper),
+        gauges=lambda: _delay_gauges(delay),
+    )
+
+
+def _delay_gauges(delay: DelayServices) -> dict[str, str]:
+    """Say, by the reference's names, how far delayed messages were delivered."""
+    found = {
+        f"scheduleMessageOffset_{level}": f"{delivered},{end}"
+        for level, (delivered, end) in delay.levels.progress().items()
+    }
+    if delay.timer is not None:
+        found["timerReadBehind"] = str(delay.timer.behind_ms // 1000)
+    return found
+
+
+def _settle_options(directory: StoreDir, choice: Choice) -> StoreOptions:
+    found = find_shape(directory, choice.values)
+    is_reference = found.get("mapped_file_size_commit_log") == layout.DEFAULT_LOG_FILE_SIZE
+    # Why: a broker's store gets no small files beside its large ones, which it could not use.
+    presets = ({"default_topic_queue_nums": 4},) if is_reference else (embedded(),)
+    options = StoreOptions.complete(choice, found, *presets)
+    choice.check_agrees(options, found, where=directory.root)
+    return options
+
+
+def _adopt_topics(desk: TopicDesk, engine: MessageStore) -> None:
+    """Make topics of the queues of a store whose table of topics is lost."""
+    if desk.list():
+        return
+    counts: dict[str, int] = {}
+    for key in dict(engine.queues.items()):
+        counts[key.topic] = max(counts.get(key.topic, 0), key.queue_id + 1)
+    for topic, count in sorted(counts.items()):
+        if not is_system_topic(topic) and not is_lmq(topic):
+            desk.adopt(topic, count)

@@ -1,0 +1,171 @@
+"""Plug-ins: wrappers around a store's engine, named in its options by dotted paths.
+
+`messageStorePlugIn = package.module.Outer,package.module.Inner`: the first is outermost, so that
+it sees a message before the others do. A class takes the engine it wraps:
+
+    class Noisy(PluginMessageStore):
+        def put(self, request: AppendRequest) -> PutReceipt:
+            log.debug("put topic=%s queue=%d", request.message.topic, request.queue_id)
+            return super().put(request)
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any
+
+from rocketlake.embedded.ports import Engine
+from rocketlake.errors import ConfigError
+from rocketlake.filters.message_filter import MessageFilter
+from rocketlake.format.record import StoredMessage
+from rocketlake.model.message import Message
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import (
+    AppendRequest,
+    BatchRequest,
+    ColumnsResult,
+    GetRequest,
+    GetResult,
+    PutReceipt,
+    QueryResult,
+)
+from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.queue_times import Boundary
+
+
+class PluginMessageStore:
+    """An engine that passes everything on to the one it wraps; override what is to be different.
+
+    Compat: AbstractPluginMessageStore.
+
+    Thread-safety: methods are called by any thread.
+    """
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner = inner
+        self._born_host = inner.options.store_endpoint
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has
+        return getattr(self.inner, name)
+
+    def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
+        """Put a message born here and now; comes by as `put`, which is the one to override."""
+        return self.put(self._request(message, queue_id))
+
+    def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
+        """Put a message born here and now; comes by as `put_async`."""
+        return self.put_async(self._request(message, queue_id))
+
+    def put(self, request: AppendRequest) -> PutReceipt:
+        """Put a message."""
+        return self.inner.put(request)
+
+    def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
+        """Put a message; the future is done when `put` would return."""
+        return self.inner.put_async(request)
+
+    def put_batch(self, batch: BatchRequest) -> PutReceipt:
+        """Put messages of one topic into one queue, all of them or none."""
+        return self.inner.put_batch(batch)
+
+    def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
+        """Put a batch; the future is done when `put_batch` would return."""
+        return self.inner.put_batch_async(batch)
+
+    def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
+        """Return messages of a queue from an offset on."""
+        return self.inner.get(request, message_filter)
+
+    def columns(self, request: GetRequest) -> ColumnsResult:
+        """Return messages of a queue from an offset on, as columns."""
+        return self.inner.columns(request)
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Return messages by key."""
+        return self.inner.query(query)
+
+    def offset_by_time(
+        self, key: QueueKey, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """Return the queue offset for a store time."""
+        return self.inner.offset_by_time(key, timestamp, boundary)
+
+    def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Return where a queue begins and ends."""
+        return self.inner.queue_bounds(key)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose record begins at an offset of the log."""
+        return self.inner.message_at(physical_offset)
+
+    def catch_up(self) -> None:
+        """Make everything visible that was put so far."""
+        self.inner.catch_up()
+
+    def drop_topic(self, topic: str) -> int:
+        """Remove the queues of a topic; return how many it had."""
+        return self.inner.drop_topic(topic)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return counters and gauges by the reference's names."""
+        return self.inner.runtime_info()
+
+    def flush(self) -> None:
+        """Bring everything to disk that was put so far."""
+        self.inner.flush()
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.inner.close()
+
+    def _request(self, message: Message, queue_id: int) -> AppendRequest:
+        return AppendRequest(
+            message=message,
+            queue_id=queue_id,
+            born_timestamp=self.inner.clock.now_ms(),
+            born_host=self._born_host,
+        )
+
+
+Factory = Callable[[Engine], Engine]
+
+
+def find_plug_ins(paths: Sequence[str]) -> list[tuple[str, Factory]]:
+    """Import the classes of dotted paths.
+
+    Raises:
+        ConfigError: one cannot be loaded; the message has its name.
+    """
+    return [(path, _find(path)) for path in paths]
+
+
+def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]]) -> Engine:
+    """Put wrappers around an engine, the first outermost.
+
+    Raises:
+        ConfigError: one cannot be made; the message has its name.
+    """
+    for path, factory in reversed(plug_ins):
+        try:
+            engine = factory(engine)
+        except Exception as error:  # whatever a stranger's code raises stops the start
+            raise _refuse(path, f"cannot be made: {error!r}") from error
+    return engine
+
+
+def _find(path: str) -> Factory:
+    module_name, _, class_name = path.rpartition(".")
+    if not module_name:
+        raise _refuse(path, "wanted a dotted path such as package.module.Class")
+    try:
+        found: object = getattr(import_module(module_name), class_name)
+    except Exception as error:  # importing runs a stranger's code
+        raise _refuse(path, f"cannot be loaded: {error!r}") from error
+    if not callable(found):
+        raise _refuse(path, f"is {type(found).__name__}, not a class that takes an engine")
+    factory: Factory = found
+    return factory
+
+
+def _refuse(path: str, reason: str) -> ConfigError:
+    return ConfigError(f"messageStorePlugIn: {path} {reason}")

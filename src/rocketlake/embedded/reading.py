@@ -1,0 +1,184 @@
+"""Reading: what every open store can do, whether it may be written or not."""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+from rocketlake.embedded.moments import Moment, to_ms
+from rocketlake.embedded.ports import ReadEngine
+from rocketlake.embedded.progress import QueueProgress, group_names, progress_of
+from rocketlake.embedded.selection import parse_selection
+from rocketlake.format.record import StoredMessage
+from rocketlake.metadata.offsets import OffsetTable
+from rocketlake.model.ids import OffsetMessageId
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import TopicConfig
+from rocketlake.store.api import ColumnsResult, GetRequest, GetResult
+from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.queue_times import Boundary
+
+
+class Reading(ABC):
+    """The reading face of a store. Thread-safety: any thread may call anything."""
+
+    def __init__(self, reader: ReadEngine) -> None:
+        self._reader = reader
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def get(  # noqa: PLR0913 - a filter is one of two words
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        group: str = "",
+    ) -> GetResult:
+        """Return messages of a queue from an offset on, and where to go on: `next_offset`.
+
+        What this process has put is there. `tags` is an expression such as `paid || refunded`,
+        `sql` one of SQL92 such as `region = 'EU' AND amount > 100`. A record whose bytes are bad is
+        left out and listed in `corrupt`.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        request = GetRequest(
+            topic=topic, queue_id=queue_id, offset=offset, max_messages=max_messages, group=group
+        )
+        if tags is None and sql is None:
+            return self._reader.get(request)
+        return self._reader.get(request, parse_selection(tags, sql).message_filter)
+
+    def columns(
+        self, topic: str, queue_id: int, offset: int, max_messages: int = 1024
+    ) -> ColumnsResult:
+        """Return messages of a queue as columns, which is several times faster than `get`.
+
+        `columns["queue_offset"]` is an array, `columns.messages()` gives the messages. There may be
+        fewer than asked for although there are more: go on at `next_offset`.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        request = GetRequest(
+            topic=topic, queue_id=queue_id, offset=offset, max_messages=max_messages
+        )
+        return self._reader.columns(request)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        max_messages: int = 64,
+        *,
+        begin: Moment | None = None,
+        end: Moment | None = None,
+    ) -> list[StoredMessage]:
+        """Return the newest messages that have a key, in the order in which they were put.
+
+        `begin` and `end` limit the time at which they were stored, both included.
+        """
+        return list(self._reader.query(make_query(topic, key, max_messages, (begin, end))).messages)
+
+    def message(self, msg_id: str) -> StoredMessage | None:
+        """Return the message with an id, as receipts have it; None if it is gone.
+
+        Raises:
+            ValueError: it is no id.
+        """
+        found = self._reader.message_at(OffsetMessageId.parse(msg_id).physical_offset)
+        return found if found is not None and found.msg_id == msg_id.upper() else None
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp: Moment,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """Return the queue offset of the first message not stored before a time.
+
+        With `boundary="upper"`: of the last one not stored after it.
+        """
+        timestamp_ms = to_ms(timestamp, "timestamp")
+        key = QueueKey(topic, queue_id)
+        return self._reader.offset_by_time(key, timestamp_ms, parse_boundary(boundary))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of a queue's first message."""
+        return max(self._reader.queue_bounds(QueueKey(topic, queue_id))[0], 0)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message of a queue will have."""
+        return max(self._reader.queue_bounds(QueueKey(topic, queue_id))[1], 0)
+
+    # --- topics and groups ---------------------------------------------------------------------
+
+    @abstractmethod
+    def topics(self) -> list[TopicConfig]:
+        """Return the topics, by name."""
+
+    @abstractmethod
+    def topic(self, name: str) -> TopicConfig | None:
+        """Return a topic; None if there is none of that name."""
+
+    @abstractmethod
+    def _offset_table(self) -> OffsetTable:
+        """Return how far groups have come."""
+
+    def _read_queue_count(self, topic: str) -> int:
+        config = self.topic(topic)
+        return 0 if config is None else config.read_queue_count
+
+    def groups(self) -> list[str]:
+        """Return the consumer groups that have committed something."""
+        return group_names(self._offset_table())
+
+    def progress(self, group: str) -> list[QueueProgress]:
+        """Return where a group is in each queue of the topics that it consumes."""
+        return list(
+            progress_of(
+                self._offset_table(),
+                group,
+                queue_count=self._read_queue_count,
+                bounds=self._reader.queue_bounds,
+            )
+        )
+
+    def lag(self, group: str) -> int:
+        """Return how many messages a group has not consumed yet."""
+        return sum(queue.lag for queue in self.progress(group))
+
+
+def make_query(
+    topic: str, key: str, limit: int, times: tuple[Moment | None, Moment | None]
+) -> KeyQuery:
+    """Return a query by key.
+
+    Raises:
+        TypeError, ValueError: an argument makes no sense; the text names it.
+    """
+    begin, end = times
+    if not isinstance(key, str):
+        raise TypeError(f"key = {key!r} is {type(key).__name__}; wanted str")
+    if not key or " " in key:
+        raise ValueError(f"key = {key!r}: a key is not empty and has no blank in it")
+    query = KeyQuery(topic=topic, key=key, limit=limit)
+    first = query.begin if begin is None else to_ms(begin, "begin")
+    last = query.end if end is None else to_ms(end, "end")
+    return KeyQuery(topic=topic, key=key, begin=first, end=last, limit=limit)
+
+
+def parse_boundary(boundary: str) -> Boundary:
+    """Return which neighbour is wanted.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return Boundary(boundary)
+    except ValueError:
+        raise ValueError(f"boundary = {boundary!r}: wanted 'lower' or 'upper'") from None

@@ -1,0 +1,287 @@
+"""Store: an open message store as a program uses it."""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from rocketlake.embedded.consumer import Consumer
+from rocketlake.embedded.groups import Groups
+from rocketlake.embedded.plan import ConsumerPlan, Start, parse_queues, parse_start
+from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.reading import Reading
+from rocketlake.embedded.selection import parse_selection
+from rocketlake.embedded.sending import Sender
+from rocketlake.embedded.topics import TopicDesk, topic_changes
+from rocketlake.errors import RocketLakeError, StoreError
+from rocketlake.metadata.offset_book import OffsetBook
+from rocketlake.metadata.offsets import OffsetTable
+from rocketlake.model.topics import Perm, TopicConfig
+from rocketlake.store import exit_hook
+from rocketlake.store.options import StoreOptions
+
+
+class Part(Protocol):
+    """Something that lives as long as the store does."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class StoreParts(Struct, frozen=True, kw_only=True):
+    """What a store is made of, beside its engine."""
+
+    desk: TopicDesk
+    offsets: OffsetBook
+    groups: Groups
+    parts: tuple[Part, ...] = ()
+    """What is closed before the engine, in this order."""
+    gauges: Callable[[], Mapping[str, str]] = dict
+    """What there is to say beside what the engine says."""
+
+
+class Store(Sender, Reading):
+    """An open store: put, get, query, consume. Made by `rocketlake.open_store`.
+
+    Close it, or use it as a context manager; a program that ends without does so for it.
+
+    Thread-safety: any thread may call anything.
+    """
+
+    def __init__(
+        self, engine: Engine, parts: StoreParts, *, path: Path, unused_options: tuple[str, ...] = ()
+    ) -> None:
+        Sender.__init__(self, engine, parts.desk)
+        Reading.__init__(self, engine)
+        self.path = path
+        self.unused_options = unused_options
+        """Keys that RocketMQ knows and this store has no use for."""
+        self._parts = parts
+        self._offsets = parts.offsets
+        self._groups = parts.groups
+        self._is_open = True
+        self._life = threading.Lock()
+        self._pid = os.getpid()
+
+    def __repr__(self) -> str:
+        state = "open" if self._is_open else "closed"
+        return f"<Store {str(self.path)!r} {state}, {len(self._desk.list())} topics>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody closed it."""
+        return self._is_open
+
+    @property
+    def options(self) -> StoreOptions:
+        """Every setting, defaults included."""
+        return self._engine.options
+
+    def close(self) -> None:
+        """End every consumer, write the tables, and bring everything to disk.
+
+        Raises:
+            RocketLakeError: something could not be written; the store is closed all the same.
+        """
+        if os.getpid() != self._pid:
+            return  # a fork has no part in the files of its parent
+        with self._life:
+            if not self._is_open:
+                return
+            self._is_open = False
+            exit_hook.unregister(self)
+            self._groups.close()
+            failed: RocketLakeError | None = None
+            for close in (*(part.close for part in self._parts.parts), self._engine.close):
+                try:
+                    close()
+                except RocketLakeError as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def info(self) -> dict[str, str]:
+        """Return counters and gauges as they are now, by RocketMQ's names."""
+        return {**self._engine.runtime_info(), **self._parts.gauges()}
+
+    def flush(self) -> None:
+        """Have everything on disk that was put, and the progress of groups with it.
+
+        Raises:
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self._require_parent()
+        self._engine.flush()
+        self._desk.book.persist()
+        self._offsets.persist()
+
+    # --- topics --------------------------------------------------------------------------------
+
+    def topics(self) -> list[TopicConfig]:
+        """Return the topics, by name."""
+        return self._desk.list()
+
+    def _offset_table(self) -> OffsetTable:
+        return self._offsets.snapshot()
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """Return a topic; None if there is none of that name."""
+        return self._desk.book.get(name)
+
+    def create_topic(
+        self, name: str, queues: int | None = None, *, attributes: Mapping[str, str] | None = None
+    ) -> TopicConfig:
+        """Make a topic; without `queues` it has as many as one that is made by a put.
+
+        Raises:
+            ValueError: there is one of that name, or the name is not allowed.
+        """
+        self._require_parent()
+        config = self._desk.make_config(name)
+        queues = config.read_queue_count if queues is None else queues
+        return self._desk.create(
+            TopicConfig(
+                name=name,
+                read_queue_count=queues,
+                write_queue_count=queues,
+                attributes=dict(attributes or {}),
+            )
+        )
+
+    def update_topic(
+        self,
+        name: str,
+        queues: int | None = None,
+        *,
+        readable: bool | None = None,
+        writable: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> TopicConfig:
+        """Change a topic; what is None stays.
+
+        Consumers share the queues anew. Messages in queues that are taken away stay there, and are
+        consumed when the queues come back.
+
+        Raises:
+            ValueError: there is no such topic.
+        """
+        self._require_parent()
+        perm = self._desk.require(name).perm & ~Perm.INHERIT
+        changes = topic_changes(
+            queues, readable=readable, writable=writable, perm=perm, attributes=attributes
+        )
+        return self._desk.update(name, changes)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic, its queues, and what groups have consumed of it.
+
+        Its messages can no longer be read by queue; their bytes go when the log expires.
+
+        Raises:
+            ValueError: there is no such topic.
+        """
+        self._require_parent()
+        self._desk.delete(name, lambda: self._engine.drop_topic(name))
+        self._offsets.remove_topic(name)
+        self._offsets.persist()
+
+    # --- consumer groups -----------------------------------------------------------------------
+
+    def consumer(  # noqa: PLR0913 - each says one thing a consumer can be told
+        self,
+        group: str,
+        topic: str,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        start: Start = "first",
+        timeout: float | None = None,
+        auto_commit: bool = True,
+        batch: int = 32,
+        queues: Collection[int] | None = None,
+    ) -> Consumer:
+        """Join a consumer group: iterate over the answer to get each message once.
+
+        Consumers of a group share the queues of the topic. `start` is where a group begins that
+        has not consumed the topic before. The loop waits for messages; it ends when none came for
+        `timeout` seconds (None: never), or when consumer or store are closed. A message is
+        committed when the loop asks for the next one.
+
+        Raises:
+            TypeError, ValueError: an argument makes no sense; the text names it.
+        """
+        plan = ConsumerPlan(
+            group=group,
+            topic=topic,
+            selection=parse_selection(tags, sql),
+            start=parse_start(start),
+            timeout_s=timeout,
+            auto_commit=auto_commit,
+            batch=batch,
+            queues=parse_queues(queues),
+        )
+        division = self._groups.division(group, topic)
+        clock = self._engine.clock
+        return Consumer(plan, division, self._engine, self._offsets, clock=clock)
+
+    def reset_offsets(self, group: str, topic: str, to: Start | Mapping[int, int]) -> None:
+        """Let a group go on elsewhere: at the first or last message, at a time, or at offsets.
+
+        `to` may be a dictionary of offsets by queue; queues that it does not name stay. Consumers
+        that are running go on there with their next message.
+
+        Raises:
+            TypeError, ValueError: there is no such topic, or `to` makes no sense.
+        """
+        self._require_parent()
+        count = self._desk.require(topic).read_queue_count
+        if isinstance(to, Mapping):
+            offsets = {queue: _check_offset(queue, at, count) for queue, at in to.items()}
+        else:
+            start = parse_start(to, "to")
+            offsets = {queue: self._offset_of(start, topic, queue) for queue in range(count)}
+        for queue, at in offsets.items():
+            self._offsets.commit(topic, group, queue, at)
+        division = self._groups.find(group, topic)
+        if division is not None:
+            division.move(offsets)
+
+    def _require_parent(self) -> None:
+        """Refuse to change anything in a fork, which has a copy of the store but not its lock."""
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self.path} belongs to the parent of this process; open it there")
+
+    def _offset_of(self, start: str | int, topic: str, queue_id: int) -> int:
+        if start == "first":
+            return self.min_offset(topic, queue_id)
+        if isinstance(start, int):
+            return self.offset_by_time(topic, queue_id, start)
+        return self.max_offset(topic, queue_id)
+
+
+def _check_offset(queue_id: int, offset: object, count: int) -> int:
+    if not 0 <= queue_id < count:
+        raise ValueError(f"to has queue {queue_id}; the topic has {count} queues")
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        raise ValueError(f"to has the offset {offset!r} for queue {queue_id}; wanted 0 or more")
+    return offset

@@ -1,0 +1,168 @@
+"""TopicDesk: topics made, changed and deleted, and the routes of messages to their queues."""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from rocketlake.embedded.checks import check_new_topic
+from rocketlake.embedded.routes import Route
+from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.model import topics as names
+from rocketlake.model.topics import Perm, TopicConfig
+
+_MANY = 65_536
+
+
+class TopicDesk:
+    """The topics of a store.
+
+    `routes` has every topic that may be written; putting reads it without a lock.
+
+    Thread-safety: any thread; changes go one after the other.
+
+    Durability: a change is on the disk when the call that made it has returned.
+    """
+
+    def __init__(self, book: TopicBook, *, default_queues: int) -> None:
+        self.book = book
+        self.routes: dict[str, Route] = {}
+        self.on_change: Callable[[str], None] = lambda _: None
+        """Told of every topic that changed."""
+        self._default_queues = default_queues
+        self._lock = threading.RLock()
+        for config in book.topics():
+            self._set_route(config)
+
+    def readable_queues(self, topic: str) -> int:
+        """Return how many queues of a topic consumers may read."""
+        config = self.book.get(topic)
+        return 0 if config is None or not config.is_readable else config.read_queue_count
+
+    def list(self) -> list[TopicConfig]:
+        """Return the topics by name, the store's own left out."""
+        found = [c for c in self.book.topics() if not names.is_system_topic(c.name)]
+        return sorted(found, key=lambda config: config.name)
+
+    def make_config(self, topic: str) -> TopicConfig:
+        """Return what a topic is like that nobody described."""
+        has_one = names.is_retry_topic(topic) or names.is_dlq_topic(topic)
+        count = 1 if has_one else self._default_queues
+        return TopicConfig(name=topic, read_queue_count=count, write_queue_count=count)
+
+    def adopt(self, topic: str, queue_count: int) -> None:
+        """Take note of a topic that has queues, but is in no table: the table was lost."""
+        config = self.make_config(topic)
+        count = max(config.read_queue_count, queue_count)
+        self.register(replace(config, read_queue_count=count, write_queue_count=count))
+
+    def register(self, config: TopicConfig) -> Route:
+        """Keep a topic, unless there is one of that name; return its route."""
+        with self._lock:
+            found = self.book.create(config)
+            if found is config:
+                self._changed(config)
+            return self.routes[config.name]
+
+    def create(self, config: TopicConfig) -> TopicConfig:
+        """Make a topic.
+
+        Raises:
+            ValueError: there is one of that name, or the name or a number is not allowed.
+        """
+        check_new_topic(config.name)
+        _check_counts(config)
+        with self._lock:
+            if self.book.get(config.name) is not None:
+                raise ValueError(
+                    f"topic {config.name!r} exists; update_topic({config.name!r}, ...) changes it"
+                )
+            self.register(config)
+            return config
+
+    def update(self, name: str, changes: Mapping[str, object]) -> TopicConfig:
+        """Change a topic.
+
+        Raises:
+            ValueError: there is no such topic, or a number is not allowed.
+        """
+        with self._lock:
+            config = replace(self.require(name), **changes)
+            _check_counts(config)
+            self.book.update(config)
+            self._changed(config)
+            return config
+
+    def delete(self, name: str, drop: Callable[[], object]) -> None:
+        """Forget a topic; `drop` removes what the store has of it.
+
+        Raises:
+            ValueError: there is no such topic.
+        """
+        with self._lock:
+            self.require(name)
+            # Order: no more puts, then no more queues, then no more topic. A crash in between
+            # leaves a topic without messages, never messages without a topic.
+            self.routes.pop(name, None)
+            drop()
+            self.book.delete(name)
+            self.book.persist()
+            self.on_change(name)
+
+    def require(self, name: str) -> TopicConfig:
+        """Return a topic.
+
+        Raises:
+            ValueError: there is no such topic.
+        """
+        found = self.book.get(name)
+        if found is None:
+            raise ValueError(f"there is no topic {name!r}; there are {_some(self.list())}")
+        return found
+
+    def _changed(self, config: TopicConfig) -> None:
+        # Order: on the disk first; a message whose topic is lost would be lost with it.
+        self.book.persist()
+        self._set_route(config)
+        self.on_change(config.name)
+
+    def _set_route(self, config: TopicConfig) -> None:
+        if config.is_writable and config.write_queue_count > 0:
+            self.routes[config.name] = Route(config)
+        else:
+            self.routes.pop(config.name, None)
+
+
+def topic_changes(
+    queues: int | None,
+    *,
+    readable: bool | None = None,
+    writable: bool | None = None,
+    perm: int,
+    attributes: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """Return the fields of a TopicConfig that the words of a caller change."""
+    changes: dict[str, object] = {}
+    if queues is not None:
+        changes |= {"read_queue_count": queues, "write_queue_count": queues}
+    for bit, is_set in ((Perm.READ, readable), (Perm.WRITE, writable)):
+        if is_set is not None:
+            perm = perm | bit if is_set else perm & ~bit
+            changes["perm"] = int(perm)
+    if attributes is not None:
+        changes["attributes"] = dict(attributes)
+    return changes
+
+
+def _check_counts(config: TopicConfig) -> None:
+    for word, count in (("read", config.read_queue_count), ("write", config.write_queue_count)):
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise TypeError(f"queues = {count!r} is {type(count).__name__}; wanted int")
+        if not 1 <= count <= _MANY:
+            raise ValueError(f"topic {config.name!r}: {count} {word} queues; wanted 1 to {_MANY}")
+
+
+def _some(configs: list[TopicConfig]) -> str:
+    shown = ", ".join(config.name for config in configs[:5])
+    more = f" and {len(configs) - 5} more" if len(configs) > 5 else ""
+    return f"{shown}{more}" if shown else "none"
