@@ -8,7 +8,8 @@ from msgspec import Struct
 from reference_store import Answer, Line
 
 from rocketlake.format.queue_unit import is_ext_address
-from rocketlake.model.message import StoredMessage, split_keys
+from rocketlake.format.record import StoredMessage
+from rocketlake.model.message import split_keys
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import Boundary, KeyQuery, OfflineStore
 from rocketlake.store.offline.queues import Places

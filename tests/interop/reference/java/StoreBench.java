@@ -4,6 +4,7 @@ import static reference.StoreDriver.*;
 
 import java.io.File;
 import java.net.SocketAddress;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -15,9 +16,11 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.PutMessageResult;
 
-/** bench-put: many messages from several threads. */
+/** bench-put: many messages from several threads; bench-get: a queue from its begin, decoded. */
 class StoreBench {
     static void benchPut(List<String> args) throws Exception {
         String dir = null;
@@ -152,6 +155,60 @@ class StoreBench {
             at += l.length;
         }
         return all;
+    }
+
+    static void benchGet(List<String> args) throws Exception {
+        String dir = null, topic = "BenchTopic";
+        int queue = 0, batch = 32, passes = 3;
+        Map<String, Object> options = new LinkedHashMap<>();
+        for (int i = 0; i < args.size(); i++) {
+            String a = args.get(i);
+            if (a.equals("--topic")) topic = arg(args, ++i);
+            else if (a.equals("--queue")) queue = Integer.parseInt(arg(args, ++i));
+            else if (a.equals("--batch")) batch = Integer.parseInt(arg(args, ++i));
+            else if (a.equals("--passes")) passes = Integer.parseInt(arg(args, ++i));
+            else if (a.equals("--file-size")) options.put("mappedFileSizeCommitLog", arg(args, ++i));
+            else if (a.equals("--options")) options.putAll(map(Json.parse(arg(args, ++i))));
+            else if (a.startsWith("--") || dir != null) throw new IllegalArgumentException("bench-get: what is " + a + "?");
+            else dir = a;
+        }
+        if (dir == null || !new File(dir).isDirectory()) throw new IllegalArgumentException("bench-get: no such store: " + dir);
+        Store s = open(dir, options, false, null, null);
+        if (!start(s)) throw new IllegalStateException("load() failed");
+        for (int pass = 1; pass <= passes; pass++) print(getRun(s, topic, queue, batch, pass));
+        out.flush();
+        s.store.shutdown();
+    }
+
+    private static Map<String, Object> getRun(Store s, String topic, int queue, int batch, int pass) throws Exception {
+        long at = s.store.getMinOffsetInQueue(topic, queue);
+        long count = 0, bodies = 0;
+        long begin = System.nanoTime();
+        while (true) {
+            GetMessageResult r = s.store.getMessage("bench", topic, queue, at, batch, null);
+            if (r == null || r.getStatus() != GetMessageStatus.FOUND) {
+                if (r != null) r.release();
+                break;
+            }
+            for (ByteBuffer b : r.getMessageBufferList()) {
+                MessageExt m = MessageDecoder.decode(b, true, false);
+                bodies += m.getBody().length;
+                count++;
+            }
+            at = r.getNextBeginOffset();
+            r.release();
+        }
+        double seconds = (System.nanoTime() - begin) / 1e9;
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("bench", "get");
+        line.put("version", version());
+        line.put("pass", pass);
+        line.put("batch", batch);
+        line.put("count", count);
+        line.put("bodyBytes", bodies);
+        line.put("seconds", round(seconds));
+        line.put("msgsPerSecond", Math.round(count / seconds));
+        return line;
     }
 
     static double round(double v) {
