@@ -1,7 +1,7 @@
 # Set-up, tests, checks, demo and benchmarks. `make help` lists the targets.
 #
 #   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
-#   make test ARGS='-k scan -x'              pass arguments on (test, demo, bench)
+#   make test ARGS='-k scan -x'              pass arguments on (test, soak, demo, bench)
 
 PYTHON ?=
 ARGS ?=
@@ -10,7 +10,7 @@ venv := .venv
 python := $(venv)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready demo test check format bench clean
+.PHONY: help setup ready demo test soak check format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ demo: ready ## Run the main job on the store that comes with the project, under 
 
 test: ready ## Run all tests
 	@$(python) -m pytest $(ARGS)
+
+soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S seconds
+	@ROCKETLAKE_SOAK_S=$${ROCKETLAKE_SOAK_S:-120} $(python) -m pytest tests/soak $(ARGS)
 
 check: ready ## Lint, types, import contracts and the rules about the repository
 	@failed=''; \
