@@ -3,6 +3,7 @@
     python benchmarks/run.py              all of them
     python benchmarks/run.py scan dump    those whose names begin so
     python benchmarks/run.py --json FILE  also write the numbers, with what they were measured on
+    python benchmarks/run.py --scale 0.001 put    with a thousandth of the counts: does it run?
 
 Figures are ratios within one run, or rates where the issue of the day asked for a rate: machines
 differ, and a shared one is noisy.
@@ -10,6 +11,7 @@ differ, and a shared one is noisy.
 
 import argparse
 import json
+import os
 import platform
 import sys
 from pathlib import Path
@@ -17,16 +19,24 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cli import dump_bench, start_bench
-from measure import Figure
-from micro import encode_bench, scan_bench
+from measure import SCALE, Result
+from micro import dispatch_bench, encode_bench, read_bench, scan_bench
+from store import get_bench, idle_bench, latency_bench, put_bench, sync_bench
 
 import rocketlake
 
 WORKLOADS = {
     **scan_bench.WORKLOADS,
     **encode_bench.WORKLOADS,
+    **dispatch_bench.WORKLOADS,
+    **read_bench.WORKLOADS,
     **dump_bench.WORKLOADS,
     **start_bench.WORKLOADS,
+    **put_bench.WORKLOADS,
+    **sync_bench.WORKLOADS,
+    **get_bench.WORKLOADS,
+    **latency_bench.WORKLOADS,
+    **idle_bench.WORKLOADS,
 }
 
 
@@ -34,7 +44,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="beginnings of names; all if none")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--scale", type=float, default=1, help="part of the counts of a store")
     arguments = parser.parse_args()
+    os.environ[SCALE] = str(arguments.scale)
     chosen = {
         name: run
         for name, run in WORKLOADS.items()
@@ -44,7 +56,7 @@ def main() -> int:
         print(f"no such benchmark; there are: {', '.join(WORKLOADS)}", file=sys.stderr)
         return 2
     print(f"kernel {rocketlake.KERNEL}, Python {platform.python_version()}, {platform.machine()}")
-    figures: list[Figure] = []
+    figures: list[Result] = []
     for run in chosen.values():
         for figure in run():
             figures.append(figure)
@@ -54,7 +66,7 @@ def main() -> int:
     return 0
 
 
-def _report(figures: list[Figure]) -> dict[str, object]:
+def _report(figures: list[Result]) -> dict[str, object]:
     return {
         "version": rocketlake.__version__,
         "kernel": rocketlake.KERNEL,
