@@ -1,7 +1,7 @@
-"""The main job on the store that comes with the project, under ./data.
+"""The main job, under ./data: a store of our own, and one that comes with the project.
 
-A store written by RocketMQ itself is unpacked, shown, read by queue, by key and by time, and every
-byte of it is written anew from the decoded values and compared.
+Our own is written, read, consumed. The other was written by RocketMQ itself: it is shown, read by
+queue, by key and by time, and every byte of it is written anew from the decoded values.
 """
 
 import shutil
@@ -9,6 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from demo_writing import write_and_consume
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -20,6 +21,7 @@ from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.select import Selection, Selector
 from rocketlake.cli.survey import survey
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.store.offline.proof import Account, prove, total_bytes
 from rocketlake.store.offline.times import Boundary
 
@@ -32,9 +34,12 @@ TOPIC, QUEUE, KEY = "RollTopic", 0, "key-118"
 def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     console.print(f"[bold]RocketLake {__version__}[/bold], {KERNEL} kernel")
+    own = DATA / "own"
+    with closing_on_sigterm():
+        write_and_consume(console, step, own)
     path = unpack()
     with OfflineStore(path) as store:
-        step(console, "What the store holds", f"rocketlake info {relative(path)}")
+        step(console, "A store that RocketMQ wrote", f"rocketlake info {relative(path)}")
         print_survey(survey(store), with_queues=True)
         step(console, "By queue", f"rocketlake dump … --topic {TOPIC} --queue {QUEUE}")
         show(store, Selection(topics=(TOPIC,), queue=QUEUE), 5)
@@ -47,16 +52,17 @@ def main() -> int:
     if any(account.unexplained for account in accounts):
         console.print("[red]some bytes are not understood[/red]")
         return 1
-    console.print(f"\nAll bytes are understood. Look around yourself: {relative(path)}")
-    console.print(f"  .venv/bin/rocketlake info {relative(path)}")
+    console.print("\nAll bytes are understood. Look around yourself:")
+    console.print(f"  .venv/bin/rocketlake info {relative(own)}")
+    console.print(f"  .venv/bin/rocketlake dump {relative(own)} --topic payments --key o-1000")
     console.print(f"  .venv/bin/rocketlake dump {relative(path)} --json | head")
     return 0
 
 
 def unpack() -> Path:
     """Put the golden store under ./data, fresh."""
-    shutil.rmtree(DATA, ignore_errors=True)
-    DATA.mkdir(parents=True)
+    shutil.rmtree(DATA / "store", ignore_errors=True)
+    DATA.mkdir(parents=True, exist_ok=True)
     with tarfile.open(ROOT / "tests" / "golden" / "data" / CASE / "store.tar.gz") as archive:
         archive.extractall(DATA, filter="data")
     return DATA / "store"
