@@ -91,8 +91,10 @@ class FlushWait:
         self.status: PutStatus | None = None
         self.error: Exception | None = None
         self._done = done
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate: threading.Lock | None = None
+        if done is None:
+            self._gate = threading.Lock()
+            self._gate.acquire()
 
     def finish(self, status: PutStatus, error: Exception | None = None) -> None:
         """Answer; a second answer is not heard."""
@@ -100,7 +102,8 @@ class FlushWait:
             return
         self.error = error
         self.status = status
-        self._gate.release()
+        if self._gate is not None:
+            self._gate.release()
         if self._done is not None:
             self._done(status, error)
 
@@ -110,6 +113,7 @@ class FlushWait:
         Raises:
             StorePoisonedError: the flush failed.
         """
+        assert self._gate is not None, "somebody else is told"
         if not self._gate.acquire(timeout=timeout_s):
             return _TIMEOUT
         if self.error is not None:
@@ -178,12 +182,14 @@ class GroupCommit(_Flusher):
         """Have somebody answered when an offset is on the disk, or can never be."""
         with self._guard:
             is_taken = self._poison.error is None and not self._is_closed
+            # Why: who came first has woken the thread, which takes all it finds.
+            is_first = not self._filled
             if is_taken:
                 self._filled.append(wait)
-        if is_taken:
-            self.wakeup()
-        else:
+        if not is_taken:
             self._answer([wait])
+        elif is_first:
+            self.wakeup()
 
     def run_once(self) -> None:
         """Flush, and answer everybody whose offset is then on the disk."""
