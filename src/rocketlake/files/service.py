@@ -3,11 +3,41 @@
 import logging
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Final
 
 log = logging.getLogger(__name__)
 
 _FAILURE_PAUSE_S: Final = 0.1
+
+
+class _Bell:
+    """What a thread waits for: rung once or many times, it lets one wait pass.
+
+    Why: an Event does the same with a lock for each wait, which shows where a put waits for a
+    thread and the thread for a put.
+
+    Thread-safety: any thread rings, one waits.
+    """
+
+    __slots__ = ("_silence",)
+
+    def __init__(self) -> None:
+        self._silence = threading.Lock()
+        self._silence.acquire()
+
+    def set(self) -> None:
+        """Ring."""
+        with suppress(RuntimeError):  # it rings already
+            self._silence.release()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until it rings, and silence it; or until the time is over."""
+        self._silence.acquire(timeout=-1 if timeout_s is None else timeout_s)
+
+    def clear(self) -> None:
+        """Silence it."""
+        self._silence.acquire(blocking=False)
 
 
 class BackgroundService(ABC):
@@ -27,7 +57,7 @@ class BackgroundService(ABC):
     def __init__(self, name: str, *, is_daemon: bool = False) -> None:
         self.name = name
         self._is_daemon = is_daemon
-        self._wake = threading.Event()
+        self._wake = _Bell()
         self._closing = threading.Event()
         self._life = threading.Lock()
         self._thread: threading.Thread | None = None
