@@ -60,9 +60,11 @@ cdef bint is_reserved(const char* name, Py_ssize_t size) noexcept:
 cdef bint is_plain(object message) except -1:
     """Tell whether a message asks for nothing but to be appended."""
     cdef Py_ssize_t size
-    if message.delay_level or message.deliver_at is not None or not message.wait:
+    if field_of(message, DELAY_LEVEL) or field_of(message, DELIVER_AT) is not None:
         return False
-    properties = message.properties
+    if not field_of(message, WAIT):
+        return False
+    properties = field_of(message, PROPERTIES)
     if properties:
         for name in properties:
             if is_reserved(PyUnicode_AsUTF8AndSize(name, &size), size):
@@ -79,7 +81,9 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
     cdef int64_t size
     cdef int32_t flag
     cdef uint8_t* start = p
-    cdef bytes body = body_of(message.body)
+    if _known_type is None:
+        learn_type(type(message))
+    cdef bytes body = body_of(field_of(message, BODY))
     cdef Py_ssize_t body_size = PyBytes_GET_SIZE(body)
     if frame.is_guarded and (body_size > frame.body_max or not is_plain(message)):
         return 0
@@ -90,7 +94,7 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
     if frame.is_guarded and properties.size > MAX_I16:
         return 0
     size = record_size(&frame.shape, PyBytes_GET_SIZE(frame.topic), body_size, properties.size)
-    flag = to_i32(message.flag)
+    flag = to_i32(field_of(message, FLAG))
     if frame.is_guarded and size > frame.record_max:
         return 0
     if size > room:
@@ -173,7 +177,7 @@ def append_batch(buffer, at_, messages, RecordFrame frame not None, born_timesta
         head = 0
         for message in messages:
             if frame.is_guarded:
-                topic = message.topic
+                topic = field_of(message, TOPIC)
                 if topic is not frame.topic_text and topic != frame.topic_text:
                     return 0
             size = append_one(p + min(total, max(room, 0)), room - total, message, frame,

@@ -674,10 +674,13 @@ cdef bytes body_of(object value):
     return value if type(value) is bytes else bytes(memoryview(value))
 
 
+include "fields.pxi"
+
+
 cdef int write_message_properties(Text* out, object message, bint trailing) except -1:
-    properties = message.properties
-    keys = message.keys
-    tags = message.tags
+    properties = field_of(message, PROPERTIES)
+    keys = field_of(message, KEYS)
+    tags = field_of(message, TAGS)
     if type(properties) is not dict:
         properties = dict(properties)
     if properties:
