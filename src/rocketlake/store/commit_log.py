@@ -82,6 +82,7 @@ class CommitLog:
         self._on_roll = on_roll
         self._on_ahead = on_ahead
         self._lock = threading.Lock()
+        self._is_closed = False
         self._file: MappedFile | None = None  # has space for all that can be appended
         self.on_slow: Callable[[int, int], None] | None = None
         self.tail = LogTail(
@@ -187,7 +188,7 @@ class CommitLog:
                     file = self._roll(file)
                 raise AssertionError("what fits a file fits an empty one")
             except _NoFileError as error:
-                return PutReceipt(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
+                return self._refuse(error)
             finally:
                 self.tail.lock_since_ms = 0
 
@@ -197,7 +198,7 @@ class CommitLog:
         A file's end must be the data's end too: blank records come with the data.
         """
         with self._lock:
-            if not data or offset != self.files.wrote_where:
+            if self._is_closed or not data or offset != self.files.wrote_where:
                 return False
             left = memoryview(data)
             try:
@@ -223,8 +224,13 @@ class CommitLog:
             self.files.truncate(offset)
 
     def close(self) -> None:
-        """Append no more, and let the last file go."""
+        """Append no more, and let the last file go.
+
+        Order: whoever got this far before has his record in the log, and the flush that follows
+        finds it; whoever comes later is refused.
+        """
         with self._lock:
+            self._is_closed = True
             self._let_go()
 
     def pause(self) -> threading.Lock:
@@ -306,7 +312,7 @@ class CommitLog:
                     return self._too_large(-size)
                 file = self._roll(file)
         except _NoFileError as error:
-            return PutReceipt(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
+            return self._refuse(error)
         raise AssertionError("what fits a file fits an empty one")
 
     def _move(self, slot: QueueSlot | None, step: Step) -> None:
@@ -338,6 +344,11 @@ class CommitLog:
         text = f"{size} bytes of records do not fit into a commit-log file, which holds {room}"
         return PutReceipt(PutStatus.MESSAGE_ILLEGAL, reason=text)
 
+    def _refuse(self, error: "_NoFileError") -> PutReceipt:
+        failed = PutStatus.CREATE_MAPPED_FILE_FAILED
+        status = PutStatus.SERVICE_NOT_AVAILABLE if self._is_closed else failed
+        return PutReceipt(status, reason=str(error))
+
     def _roll(self, file: MappedFile) -> MappedFile:
         """End a file with a blank record and return the next one."""
         file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
@@ -351,6 +362,8 @@ class CommitLog:
         self.tail.detach()
 
     def _next_file(self) -> MappedFile:
+        if self._is_closed:
+            raise _NoFileError("the store is closed")
         try:
             file = self.files.last_file(create_at=0)
             if file is None:

@@ -132,6 +132,7 @@ class StoreLife:
                 return
             self.is_open = False
             self._parts.putter.close()
+            self._parts.log.close()
             error = self._close_services()
             self._end(error)
         if error is not None:

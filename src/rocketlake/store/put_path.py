@@ -138,25 +138,25 @@ class Putter:
         if slot is None or slot.frame is None or self._is_gated or self._flags.bits:
             return self.put(self._request_of(message, queue_id))
         puts = slot.puts
-        count = puts.count + 1
-        is_timed = self._waits or not count & _SAMPLE
+        is_sampled = not puts.count & _SAMPLE
+        is_timed = self._waits or is_sampled
         started = perf_counter_ns() if is_timed else 0
         receipt: PutReceipt | None = self._append_plain(message, slot, slot.frame)
         if receipt is None:
             return self.put(self._request_of(message, queue_id))
-        puts.count = count
+        puts.count += 1
         puts.size += receipt.size
         if self._waits:
             receipt = self._durability.settle(receipt)
         elif self._dispatch.is_idle:
             self._dispatch.wakeup()
         if is_timed:
-            self._note_timed(perf_counter_ns() - started, count)
+            self._note_timed(perf_counter_ns() - started, is_sampled=is_sampled)
         return receipt
 
-    def _note_timed(self, elapsed_ns: int, count: int) -> None:
+    def _note_timed(self, elapsed_ns: int, *, is_sampled: bool) -> None:
         self._stats.put.add(elapsed_ns, 1 if self._waits else _SAMPLE + 1)
-        if not count & _SAMPLE:
+        if is_sampled:
             self._stats.note_append(self._log.tail.lock_ns, self._log.tail.copy_ns)
 
     def _note_slow(self, lock_ns: int, copy_ns: int) -> None:

@@ -317,9 +317,20 @@ def test_short_way_is_closed_until_the_long_one_has_opened_a_file(bench):
     assert bench.log.append(message, slot, frame) is None
     assert bench.put().queue_offset == 0
     assert bench.log.append(message, slot, frame).queue_offset == 1
-    bench.log.close()
+    bench.log.truncate(bench.log.wrote_where)
     assert bench.log.append(message, slot, frame) is None
     assert bench.put().queue_offset == 2
+
+
+def test_closed_log_takes_nothing_more(bench):
+    bench.put()
+    end = bench.log.wrote_where
+    bench.log.close()
+    for refused in (bench.put(), TestBatch().append(bench, [b"a"])):
+        assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert refused.reason == "the store is closed"
+    assert not bench.log.append_raw(end, b"abc")
+    assert bench.log.wrote_where == end
 
 
 def test_slow_append_is_told(bench):

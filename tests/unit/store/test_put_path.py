@@ -1,6 +1,7 @@
 """What a put answers, in the order of its checks; and what it leaves behind."""
 
 from concurrent.futures import Future
+from threading import Thread
 
 import pytest
 from store_bench import batch, open_engine, read, request
@@ -455,3 +456,40 @@ def test_log_is_dispatched_only_as_far_as_it_is_confirmed(tmp_path):
         assert store.queue_bounds(QueueKey("T", 0)) == (0, 2)
         store.log.set_confirm_offset(1 << 40)
         assert store.queue_bounds(QueueKey("T", 0)) == (0, 3)
+
+
+def test_every_put_of_many_threads_is_counted(store):
+    def write(queue_id):
+        for _ in range(500):
+            store.put_message(Message(topic="T", body=b""), queue_id)
+
+    threads = [Thread(target=write, args=(number % 2,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.stats.put_count == 4000
+
+
+def test_put_that_meets_a_close_is_in_the_log_or_refused(tmp_path):
+    for round_ in range(5):
+        store = open_engine(tmp_path / str(round_))
+        ok = []
+
+        def write(store=store, ok=ok):
+            while (receipt := store.put_message(Message(topic="T", body=b"x"), 0)).is_ok:
+                ok.append(receipt.queue_offset)
+            assert receipt.status is PutStatus.SERVICE_NOT_AVAILABLE
+
+        threads = [Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(ok) < 100:
+            pass
+        store.close()
+        for thread in threads:
+            thread.join()
+        with open_engine(tmp_path / str(round_)) as again:
+            assert again.recovery.is_clean
+            assert again.recovery.redispatched == 0
+            assert len(read(again)) == len(ok)
