@@ -11,10 +11,10 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Self
 
 from rocketlake.clock import Clock
+from rocketlake.closing import Closing
 from rocketlake.embedded.cursor import Cursor
 from rocketlake.embedded.division import Division
 from rocketlake.embedded.intake import Intake, Missed
@@ -26,7 +26,7 @@ from rocketlake.format.record import StoredMessage
 from rocketlake.store.api import CorruptUnit
 
 
-class Consumer:
+class Consumer(Closing):
     """One member of a consumer group: iterate over it, or `poll` it.
 
     Thread-safety: one thread consumes; the rest may be called by any. For more threads open more
@@ -64,17 +64,6 @@ class Consumer:
         plan = self._plan
         state = "closed" if self.is_closed else f"queues={self.assigned}"
         return f"<Consumer group={plan.group!r} topic={plan.topic!r} {state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Leave the group; whoever waits is woken. What was not committed stays so."""

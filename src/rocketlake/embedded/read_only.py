@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, TypeVar
 
+from rocketlake.closing import Closing
 from rocketlake.embedded.offline_read import read_columns, read_messages
 from rocketlake.embedded.reading import Reading
 from rocketlake.errors import StoreClosedError, StoreError
@@ -25,7 +25,7 @@ from rocketlake.store.queue_times import Boundary
 T = TypeVar("T")
 
 
-class ReadOnlyStore(Reading):
+class ReadOnlyStore(Reading, Closing):
     """A store opened by `rocketlake.open_store(path, read_only=True)`.
 
     Every call sees what was written before it. The store is shown as recovery would leave it.
@@ -56,17 +56,6 @@ class ReadOnlyStore(Reading):
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
         return f"<ReadOnlyStore {str(self.path)!r} {state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give all descriptors back."""

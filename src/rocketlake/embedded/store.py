@@ -4,11 +4,11 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from msgspec import Struct
 
+from rocketlake.closing import Closing
 from rocketlake.embedded.consumer import Consumer
 from rocketlake.embedded.groups import Groups
 from rocketlake.embedded.plan import ConsumerPlan, Start, parse_queues, parse_start
@@ -49,7 +49,7 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """What there is to say beside what the engine says."""
 
 
-class Store(Sender, Reading):
+class Store(Sender, Reading, Closing):
     """An open store: put, get, query, consume. Made by `rocketlake.open_store`.
 
     Close it, or use it as a context manager; a program that ends without does so for it.
@@ -75,17 +75,6 @@ class Store(Sender, Reading):
     def __repr__(self) -> str:
         state = "open" if self._is_open else "closed"
         return f"<Store {str(self.path)!r} {state}, {len(self._desk.list())} topics>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def is_open(self) -> bool:

@@ -1,7 +1,8 @@
 """Slice: bytes of a file that is held while they are read."""
 
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
+
+from rocketlake.closing import Closing
 
 
 class Held(Protocol):
@@ -12,7 +13,7 @@ class Held(Protocol):
         ...
 
 
-class Slice:
+class Slice(Closing):
     """Readable bytes of a file, which is held until the end of the `with` block.
 
     Thread-safety: one thread at a time. `view` is not to be used behind the end of the block; what
@@ -37,14 +38,3 @@ class Slice:
             except BufferError:
                 pass  # something made from it is still in use
             file.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -4,12 +4,12 @@ Whoever reads sees what this process has put before: dispatch is made to catch u
 """
 
 from concurrent.futures import Future
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from rocketlake.closing import Closing
 from rocketlake.errors import StoreClosedError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import UNIT_DTYPE
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rocketlake.store.recovery import RecoveryReport
 
 
-class MessageStore:
+class MessageStore(Closing):
     """One store, open for writing.
 
     Thread-safety: any thread may call anything; `start` once.
@@ -87,17 +87,6 @@ class MessageStore:
         """
         exit_hook.unregister(self)
         self._life.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def is_open(self) -> bool:

@@ -9,14 +9,13 @@
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
+from rocketlake.closing import Closing
 from rocketlake.errors import StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
@@ -61,7 +60,7 @@ class Batch(Struct, frozen=True):
     columns: RecordColumns
 
 
-class OfflineStore:
+class OfflineStore(Closing):
     """A store directory, opened for reading only.
 
     Thread-safety: one thread.
@@ -102,17 +101,6 @@ class OfflineStore:
         self._walked = 0
         self._families = self._look_at_families()
         self.on_progress: Callable[[int], None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give all descriptors back."""
