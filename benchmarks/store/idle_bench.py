@@ -31,7 +31,7 @@ def resident(place):
 
 with our_store.opened(Path(sys.argv[1])) as store:
     our_store.put(store, our_store.Load(b"x", 1))
-    time.sleep(2)
+    time.sleep(2)  # until every service has had its turn and the store is idle
     print(*resident(sys.argv[1]))
 """
 

@@ -24,6 +24,7 @@ from rocketlake.model import properties as names
 from rocketlake.model.compression import Compression, deflate
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
+from rocketlake.model.topics import SCHEDULE_TOPIC
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.message_store import MessageStore
 from support.engine import open_engine
@@ -32,7 +33,6 @@ Line = dict[str, Any]
 
 BORN_V4, BORN_V6 = "192.168.0.1:1234", "[2001:db8:0:0:0:0:0:7]:99"
 STORE_V4, STORE_V6 = "10.0.0.2:10911", "[fe80:0:0:0:0:0:0:1]:10911"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 LEVEL, LEVEL_MS = 18, 2 * 3600 * 1000
 
 COMPAT = {"5.3.3": "5.3", "4.9.7": "4.9", "4.6.0": "4.6"}
