@@ -4,8 +4,9 @@ import os
 
 import pytest
 
+from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.offline import KeyQuery, OfflineStore, tail
+from rocketlake.store.offline import KeyQuery, OfflineStore
 from support.reading import bodies, bounds, offsets, walked
 from support.store_builder import StoreBuilder
 
@@ -129,21 +130,54 @@ def test_more_files_than_descriptors_are_read(tmp_path):
     assert len(store._readers._open) == 0
 
 
-def test_record_half_written_while_the_end_is_looked_for_is_no_damage(builder, monkeypatch):
-    """The writer goes on between the walk that finds it torn and the look at what lies behind."""
+class WritingOps(PosixFileOps):
+    """Files of the machine; before the n-th read a writer ends what it was about to write."""
+
+    def __init__(self, path, whole, reads):
+        self._path, self._whole, self._left = path, whole, reads
+
+    @property
+    def has_written(self):
+        return self._left <= 0
+
+    def count(self):
+        self._left -= 1
+        if not self._left:
+            with self._path.open("r+b") as file:
+                file.write(self._whole)
+
+    def open_reader(self, path):
+        return CountedReader(super().open_reader(path), self)
+
+
+class CountedReader:
+    def __init__(self, reader, ops):
+        self._reader, self._ops = reader, ops
+
+    def read(self, position, size):
+        self._ops.count()
+        return self._reader.read(position, size)
+
+    def close(self):
+        self._reader.close()
+
+
+def test_record_half_written_is_no_damage_whenever_the_writer_goes_on(builder):
+    """Between any two reads it may end the record, and put others behind it."""
     root = builder.unclean().write()
     path = builder.log_path(0)
     whole = path.read_bytes()
     cut = builder.placed[3].physical_offset + 60
-    path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
-    look = tail.find_end
+    for reads in range(1, 100):
+        path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        for later in (1000, 2000, 3000):
+            path.with_name(f"{later:020d}").unlink(missing_ok=True)
+        ops = WritingOps(path, whole, reads)
+        with OfflineStore(root, ops=ops) as store:
+            found = bodies(store)
+            assert found == [b"%02d" % number for number in range(len(found))]
+            assert (reads, store.damage.findings) == (reads, [])
+        if not ops.has_written:
+            break
+    assert 10 < reads < 99
 
-    def look_then_write(*arguments):
-        found = look(*arguments)
-        path.write_bytes(whole)
-        return found
-
-    monkeypatch.setattr(tail, "find_end", look_then_write)
-    with OfflineStore(root) as store:
-        assert store.max_offset == builder.end
-        assert store.damage.count == 0

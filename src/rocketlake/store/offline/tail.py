@@ -114,17 +114,20 @@ def find_end(
     return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
 
 
-def settle(log: LogView, tail: Tail, checks: Check) -> Tail:
+def settle(log: LogView, tail: Tail, checks: Check) -> tuple[Tail, int | None]:
     """Look again where good records lie behind a bad one: it may have been half written.
 
     A writer appends in order, so one that is still bad once others stand behind it stays bad.
+
+    Returns:
+        The true end, and where a good record lies that stood behind it before that last look.
     """
-    while records_behind(log, tail) is not None:
+    while (behind := records_behind(log, tail)) is not None:
         end, stop = _walk_on(log, tail.end_offset, checks, None)
         if end <= tail.end_offset:
-            return tail
+            return tail, behind
         tail = Tail(end if stop is None else stop.physical_offset, tail.started_at, stop)
-    return tail
+    return tail, None
 
 
 def _walk_on(
@@ -301,9 +304,8 @@ def seats_of(message: StoredMessage) -> Iterator[Seat]:
             yield Seat(QueueKey(name, 0 if is_lmq(name) else message.queue_id), offset)
 
 
-def report_cut(log: LogView, tail: Tail, damage: Damage) -> bool:
-    """Say so if well-formed records lie behind the end of the log; tell whether some do."""
-    behind = records_behind(log, tail)
+def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:
+    """Say so if a well-formed record lies behind the end of the log; tell whether one does."""
     if behind is not None and tail.stop is not None:
         damage.report(
             tail.stop.file.path,

@@ -117,8 +117,8 @@ class OfflineStore(Closing):
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
         found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
-        found = tail_rules.settle(self.log, found, self.checks)
-        self._cut_is_told = tail_rules.report_cut(self.log, found, self.damage)
+        found, behind = tail_rules.settle(self.log, found, self.checks)
+        self._cut_is_told = tail_rules.report_cut(found, behind, self.damage)
         return found
 
     def refresh(self) -> bool:
