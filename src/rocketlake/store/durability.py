@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rocketlake.clock import Clock
 from rocketlake.store.api import PutReceipt, PutStatus
 from rocketlake.store.flush import FlushWait, FlushWatcher, GroupCommit, Poison
+from rocketlake.store.put_future import PutFuture
 
 if TYPE_CHECKING:
     from rocketlake.store.ports import Replicator
@@ -90,44 +91,37 @@ class Durability:
             if not waits:
                 self._group_commit.wakeup()
             else:
-                wait = FlushWait(end, 0.0)
-                self._group_commit.ask(wait)
-                status = wait.wait(self._flush_timeout_s)
+                status = self._group_commit.flush_for(end, self._flush_timeout_s)
         self._wake()
         if self.replicator is not None and waits:
             status = _worse(status, self._ask_replicas(end))
         return receipt if status is _OK else replace(receipt, status=status)
 
-    def settle_later(self, receipt: PutReceipt, future: Future[PutReceipt], *, waits: bool) -> None:
+    def settle_later(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
         """Complete a future with the final receipt, from whatever thread knows it first."""
         if self._group_commit is None or not waits:
             if self._group_commit is not None:
                 self._group_commit.wakeup()
-            self._finish(receipt, future, _OK, waits=waits)
+            self._wake()
+            self.finish(receipt, future, _OK, waits=waits)
             return
-
-        def flushed(status: PutStatus, error: Exception | None) -> None:
-            if error is not None:
-                future.set_exception(error)
-            else:
-                self._finish(receipt, future, status, waits=True)
-
         deadline_s = self._clock.monotonic_s() + self._flush_timeout_s
-        wait = FlushWait(receipt.physical_offset + receipt.size, deadline_s, flushed)
+        wait = _AnswerLater(receipt, future, deadline_s, self)
         self.watcher.watch(wait)
         self._group_commit.ask(wait)
-
-    def _finish(
-        self, receipt: PutReceipt, future: Future[PutReceipt], status: PutStatus, *, waits: bool
-    ) -> None:
         self._wake()
+
+    def finish(
+        self, receipt: PutReceipt, future: PutFuture, status: PutStatus, *, waits: bool
+    ) -> None:
+        """Complete a future once the flush has ended somehow, now or when the replicas answer."""
         if self.replicator is None or not waits:
-            future.set_result(receipt if status is _OK else replace(receipt, status=status))
+            future.answer(receipt if status is _OK else replace(receipt, status=status))
             return
         end = receipt.physical_offset + receipt.size
         answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
         if isinstance(answer, PutStatus):
-            future.set_result(replace(receipt, status=_worse(status, answer)))
+            future.answer(replace(receipt, status=_worse(status, answer)))
             return
 
         def replicated(done: Future[PutStatus]) -> None:
@@ -135,7 +129,7 @@ class Durability:
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(replace(receipt, status=_worse(status, done.result())))
+                future.answer(replace(receipt, status=_worse(status, done.result())))
 
         answer.add_done_callback(replicated)
 
@@ -149,6 +143,26 @@ class Durability:
             return answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
         except WaitTimeoutError:
             return PutStatus.FLUSH_SLAVE_TIMEOUT
+
+
+class _AnswerLater(FlushWait):
+    """A put that is answered by its future."""
+
+    __slots__ = ("_durability", "_future", "_receipt")
+
+    def __init__(
+        self, receipt: PutReceipt, future: PutFuture, deadline_s: float, durability: Durability
+    ) -> None:
+        super().__init__(receipt.physical_offset + receipt.size, deadline_s)
+        self._receipt = receipt
+        self._future = future
+        self._durability = durability
+
+    def tell(self, status: PutStatus, error: Exception | None) -> None:
+        if error is not None:
+            self._future.set_exception(error)
+        else:
+            self._durability.finish(self._receipt, self._future, status, waits=True)
 
 
 def _worse(flush: PutStatus, replicas: PutStatus) -> PutStatus:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Final, Protocol, Self
 
 from msgspec import Struct
@@ -24,10 +25,10 @@ from rocketlake.store.api import PutStatus
 log = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.01
+_CROWD: Final = 12  # with so many at a time, more are about to come
+_SLOW_S: Final = 0.05  # a flush that takes longer is no longer left to puts
 _OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
-
-Done = Callable[[PutStatus, Exception | None], None]
 
 
 class Poison:
@@ -82,30 +83,40 @@ class Rhythm(Struct, frozen=True):
 class FlushWait:
     """One put that waits for an offset to be on the disk."""
 
-    __slots__ = ("_done", "_gate", "deadline_s", "end_offset", "error", "status")
+    __slots__ = ("deadline_s", "end_offset", "error", "status")
 
-    def __init__(self, end_offset: int, deadline_s: float, done: Done | None = None) -> None:
-        """With `done`, that is called once; without, somebody calls `wait`."""
+    def __init__(self, end_offset: int, deadline_s: float) -> None:
         self.end_offset = end_offset
         self.deadline_s = deadline_s
         self.status: PutStatus | None = None
         self.error: Exception | None = None
-        self._done = done
-        self._gate: threading.Lock | None = None
-        if done is None:
-            self._gate = threading.Lock()
-            self._gate.acquire()
 
     def finish(self, status: PutStatus, error: Exception | None = None) -> None:
         """Answer; a second answer is not heard."""
-        if self.status is not None:
-            return
-        self.error = error
-        self.status = status
-        if self._gate is not None:
-            self._gate.release()
-        if self._done is not None:
-            self._done(status, error)
+        if self.status is None:
+            self.error = error
+            self.status = status
+            self.tell(status, error)
+
+    def tell(self, status: PutStatus, error: Exception | None) -> None:
+        """Hand the answer on."""
+        raise NotImplementedError
+
+
+class BlockedPut(FlushWait):
+    """A put whose thread waits."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, end_offset: int) -> None:
+        super().__init__(end_offset, float("inf"))
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def tell(self, status: PutStatus, error: Exception | None) -> None:
+        """Let the thread go on."""
+        del status, error  # it looks for itself
+        self._gate.release()
 
     def wait(self, timeout_s: float) -> PutStatus:
         """Wait for the answer; after the timeout that is FLUSH_DISK_TIMEOUT.
@@ -113,7 +124,6 @@ class FlushWait:
         Raises:
             StorePoisonedError: the flush failed.
         """
-        assert self._gate is not None, "somebody else is told"
         if not self._gate.acquire(timeout=timeout_s):
             return _TIMEOUT
         if self.error is not None:
@@ -165,6 +175,10 @@ class _Flusher(BackgroundService):
 class GroupCommit(_Flusher):
     """Flushes for puts that wait: one list is served while the other is filled.
 
+    A put that finds nobody flushing does it itself, for all that wait so far: that saves it two
+    changes of threads. Who comes meanwhile is served by the service's thread. While the disk is
+    slow only that thread flushes, so that puts keep their timeout.
+
     Thread-safety: any thread may ask.
     """
 
@@ -177,6 +191,30 @@ class GroupCommit(_Flusher):
         super().__init__("rocketlake-group-commit", files, poison, note_flush)
         self._filled: list[FlushWait] = []
         self._guard = threading.Lock()
+        self._turn = threading.Lock()
+        self._is_slow = False
+        self._crowd = 0
+
+    def flush_for(self, end_offset: int, timeout_s: float) -> PutStatus:
+        """Have an offset on the disk; FLUSH_DISK_TIMEOUT if that takes too long.
+
+        Raises:
+            StorePoisonedError: the flush failed, now or before.
+        """
+        if self._is_slow or self._is_closed or not self._turn.acquire(blocking=False):
+            wait = BlockedPut(end_offset)
+            self.ask(wait)
+            return wait.wait(timeout_s)
+        try:
+            elapsed_s = self._serve(end_offset)
+        finally:
+            self._turn.release()
+            if self._filled:
+                self.wakeup()
+        if end_offset <= self._files.flushed_where:
+            return _OK if elapsed_s <= timeout_s else _TIMEOUT
+        self._poison.check()
+        return _TIMEOUT
 
     def ask(self, wait: FlushWait) -> None:
         """Have somebody answered when an offset is on the disk, or can never be."""
@@ -193,12 +231,24 @@ class GroupCommit(_Flusher):
 
     def run_once(self) -> None:
         """Flush, and answer everybody whose offset is then on the disk."""
+        with self._turn:
+            self._serve(0)
+
+    def _serve(self, end_offset: int) -> float:
+        """Flush up to an offset and for all that wait; return how many seconds that took."""
+        if self._crowd >= _CROWD:
+            sleep(0)  # who was just answered may have more: one flush for all is cheaper
         with self._guard:
             served, self._filled = self._filled, []
-        end = max((wait.end_offset for wait in served), default=self._files.wrote_where)
+        self._crowd = len(served)
+        end = max((wait.end_offset for wait in served), default=0)
+        begin_s = monotonic()
         if self._poison.error is None:
-            self._flush_to(end)
+            self._flush_to(max(end, end_offset) or self._files.wrote_where)
+        elapsed_s = monotonic() - begin_s
+        self._is_slow = elapsed_s > _SLOW_S
         self._answer(served)
+        return elapsed_s
 
     def run_last(self) -> None:
         """Flush what is left; nobody is left waiting."""

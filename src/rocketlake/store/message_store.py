@@ -206,8 +206,9 @@ class MessageStore(Closing):
         Raises:
             StoreClosedError: the store is closed.
         """
-        self._require_open()
-        end = self.log.wrote_where
+        if not self._life.is_open:
+            self._require_open()
+        end = self.log.files.wrote_where
         if self.dispatcher.dispatched_where < end:
             if self.log.confirm_offset < end:
                 self.flush()

@@ -28,6 +28,7 @@ from rocketlake.store.frames import FrameMaker
 from rocketlake.store.light_queues import may_fan_out, number_of
 from rocketlake.store.options import BrokerRole, CompatVersion, StoreOptions
 from rocketlake.store.ports import PutHook, Replicator, TopicCatalog
+from rocketlake.store.put_future import PutFuture
 from rocketlake.store.queue_offsets import QueueOffsets, QueueSlot
 from rocketlake.store.running_flags import RunningFlags
 from rocketlake.store.stats import SparseLog, StoreStats
@@ -180,7 +181,7 @@ class Putter:
             return self.put_async(self._request_of(message, queue_id))
         slot.puts.count += 1
         slot.puts.size += receipt.size
-        future: Future[PutReceipt] = Future()
+        future = PutFuture()
         self._durability.settle_later(receipt, future, waits=True)
         return future
 
@@ -222,7 +223,7 @@ class Putter:
 
     def _later(self, append: Callable[[], tuple[PutReceipt, bool]]) -> Future[PutReceipt]:
         started = perf_counter_ns()
-        future: Future[PutReceipt] = Future()
+        future = PutFuture()
         try:
             receipt, waits = append()
         except Exception as error:  # noqa: BLE001 - told by the future
@@ -232,7 +233,7 @@ class Putter:
         if receipt.is_ok:
             self._durability.settle_later(receipt, future, waits=waits)
         else:
-            future.set_result(receipt)
+            future.answer(receipt)
         return future
 
     def _note_end(self, receipt: PutReceipt, started: int) -> None:

@@ -231,9 +231,8 @@ class StoreStats:
         if not is_ok:
             self.put_failed_count += 1
 
-    def note_get(self, elapsed_ns: int, *, count: int) -> None:
+    def note_get(self, count: int) -> None:
         """Count a read that returned so many messages."""
-        self.get.add(elapsed_ns)
         if count:
             self.get_found_count += 1
             self.get_transferred_count += count

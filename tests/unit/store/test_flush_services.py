@@ -7,6 +7,7 @@ import pytest
 from rocketlake.errors import FlushFailedError, StorePoisonedError
 from rocketlake.store.api import PutStatus
 from rocketlake.store.flush import (
+    BlockedPut,
     BufferCommit,
     FlushWait,
     FlushWatcher,
@@ -57,7 +58,7 @@ class TestGroupCommit:
     def test_one_flush_serves_all_that_wait(self):
         files = FakeFiles(wrote=300)
         commit = GroupCommit(files, Poison(), lambda _: None)
-        waits = [FlushWait(end, 0.0) for end in (100, 200, 300)]
+        waits = [BlockedPut(end) for end in (100, 200, 300)]
         for wait in waits:
             commit.ask(wait)
         commit.run_once()
@@ -67,7 +68,7 @@ class TestGroupCommit:
     def test_record_in_the_next_file_needs_both_flushed(self):
         files = FakeFiles(wrote=300, file_ends=[100, 200])
         commit = GroupCommit(files, Poison(), lambda _: None)
-        wait = FlushWait(300, 0.0)
+        wait = BlockedPut(300)
         commit.ask(wait)
         commit.run_once()
         assert wait.status is PutStatus.PUT_OK
@@ -76,7 +77,7 @@ class TestGroupCommit:
     def test_flush_that_covers_too_little_is_a_timeout(self):
         files = FakeFiles(wrote=100)
         commit = GroupCommit(files, Poison(), lambda _: None)
-        wait = FlushWait(101, 0.0)
+        wait = BlockedPut(101)
         commit.ask(wait)
         commit.run_once()
         assert wait.wait(WAIT_S) is PutStatus.FLUSH_DISK_TIMEOUT
@@ -94,7 +95,7 @@ class TestGroupCommit:
         try:
             for _ in range(20):
                 files.wrote_where += 10
-                wait = FlushWait(files.wrote_where, 0.0)
+                wait = BlockedPut(files.wrote_where)
                 commit.ask(wait)
                 assert wait.wait(WAIT_S) is PutStatus.PUT_OK
         finally:
@@ -105,14 +106,14 @@ class TestGroupCommit:
         files.error = FlushFailedError("log", "EIO")
         poison = Poison()
         commit = GroupCommit(files, poison, lambda _: None)
-        wait = FlushWait(10, 0.0)
+        wait = BlockedPut(10)
         commit.ask(wait)
         commit.run_once()
         with pytest.raises(StorePoisonedError, match="EIO"):
             wait.wait(WAIT_S)
         assert poison.error is files.error
         files.error = None
-        late = FlushWait(10, 0.0)
+        late = BlockedPut(10)
         commit.ask(late)
         with pytest.raises(StorePoisonedError):
             late.wait(WAIT_S)
@@ -124,7 +125,7 @@ class TestGroupCommit:
         commit.run_once()
         files.error = FlushFailedError("log", "EIO")
         files.wrote_where = 20
-        waits = [FlushWait(10, 0.0), FlushWait(20, 0.0)]
+        waits = [BlockedPut(10), BlockedPut(20)]
         for wait in waits:
             commit.ask(wait)
         commit.run_once()
@@ -134,7 +135,7 @@ class TestGroupCommit:
     def test_close_answers_everybody(self):
         files = FakeFiles(wrote=10)
         commit = GroupCommit(files, Poison(), lambda _: None)
-        waits = [FlushWait(10, 0.0), FlushWait(99, 0.0)]
+        waits = [BlockedPut(10), BlockedPut(99)]
         for wait in waits:
             commit.ask(wait)
         commit.close()
@@ -142,7 +143,7 @@ class TestGroupCommit:
             PutStatus.PUT_OK,
             PutStatus.FLUSH_DISK_TIMEOUT,
         ]
-        late = FlushWait(10, 0.0)
+        late = BlockedPut(10)
         commit.ask(late)
         assert late.status is PutStatus.PUT_OK
 
@@ -156,14 +157,22 @@ class TestGroupCommit:
 
 class TestFlushWait:
     def test_wait_ends_at_its_timeout(self):
-        assert FlushWait(1, 0.0).wait(0.001) is PutStatus.FLUSH_DISK_TIMEOUT
+        assert BlockedPut(1).wait(0.001) is PutStatus.FLUSH_DISK_TIMEOUT
 
     def test_second_answer_is_not_heard(self):
-        told = []
-        wait = FlushWait(1, 0.0, lambda status, _: told.append(status))
+        wait = Told(1, 0.0)
         wait.finish(PutStatus.PUT_OK)
         wait.finish(PutStatus.FLUSH_DISK_TIMEOUT)
-        assert told == [PutStatus.PUT_OK]
+        assert wait.told == [PutStatus.PUT_OK]
+
+
+class Told(FlushWait):
+    def __init__(self, end_offset, deadline_s):
+        super().__init__(end_offset, deadline_s)
+        self.told = []
+
+    def tell(self, status, error):
+        self.told.append(error or status)
 
 
 class TestWatcher:
@@ -171,7 +180,7 @@ class TestWatcher:
         clock = ManualClock()
         watcher = FlushWatcher(clock)
         now = clock.monotonic_s()
-        first, answered, second = (FlushWait(1, now + s) for s in (1.0, 1.0, 2.0))
+        first, answered, second = (Told(1, now + s) for s in (1.0, 1.0, 2.0))
         for wait in (first, answered, second):
             watcher.watch(wait)
         answered.finish(PutStatus.PUT_OK)
@@ -190,7 +199,7 @@ class TestWatcher:
     def test_idle_watcher_does_not_wake_up(self):
         watcher = FlushWatcher(ManualClock())
         assert watcher.pause_s() is None
-        watcher.watch(FlushWait(1, 0.0))
+        watcher.watch(Told(1, 0.0))
         assert watcher.pause_s() is not None
 
 

@@ -180,4 +180,3 @@ def test_record_half_written_is_no_damage_whenever_the_writer_goes_on(builder):
         if not ops.has_written:
             break
     assert 10 < reads < 99
-

@@ -398,17 +398,6 @@ def test_close_completes_every_future(tmp_path):
         assert len(read(again)) == 200
 
 
-def test_stuck_flush_ends_with_a_timeout(tmp_path, monkeypatch):
-    store = open_engine(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
-    flusher = store.parts.log_parts.flusher
-    monkeypatch.setattr(flusher, "run_once", lambda: None)
-    waiting = store.put_async(request())
-    assert store.put(request()).status is PutStatus.FLUSH_DISK_TIMEOUT
-    assert waiting.result(10).status is PutStatus.FLUSH_DISK_TIMEOUT
-    monkeypatch.undo()
-    store.close()
-
-
 def test_repeated_refusals_are_logged_sparsely_with_a_count(tmp_path, caplog):
     clock = ManualClock()
     with open_engine(tmp_path, clock=clock) as store:

@@ -132,9 +132,9 @@ def test_put_end_counts_failures():
 
 def test_gets_are_found_or_missed():
     stats = StoreStats(0)
-    stats.note_get(MS, count=32)
-    stats.note_get(2 * MS, count=0)
-    stats.note_get(MS, count=1)
+    stats.note_get(32)
+    stats.note_get(0)
+    stats.note_get(1)
     assert (stats.get_found_count, stats.get_miss_count, stats.get_transferred_count) == (2, 1, 33)
 
 
@@ -210,7 +210,7 @@ def test_runtime_info_rates_are_of_10_60_and_600_seconds():
     for second in range(61):
         stats.sample(second * 1000)
         stats.note_put("t", count=5 if second < 50 else 20, size=10)
-        stats.note_get(0, count=2)
+        stats.note_get(2)
     info = stats.runtime_info(MINUTE)
     assert info["putTps"] == "20.0 7.5 "
     assert info["getFoundTps"] == "1.0 1.0 "
