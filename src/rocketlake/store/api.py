@@ -182,7 +182,7 @@ class GetResult(Struct, frozen=True, kw_only=True):
         return self.status is GetStatus.FOUND
 
 
-class ColumnsResult(Struct, frozen=True, kw_only=True):
+class ColumnsResult(Struct, frozen=True):
     """How a read of columns ended; the column `queue_offset` has the numbers in the queue."""
 
     status: GetStatus

@@ -38,6 +38,9 @@ from rocketlake.store.unit_walk import LogPart, ReadLog, ReadQueue, Taken, Unit,
 
 _CHECKS: Final = int(Check.BODY_CRC | Check.OFFSET)
 _OFFSET: Final = Layout(">q")
+_UNIT_SIZE: Final = layout.UNIT_SIZE
+_FOUND: Final = GetStatus.FOUND
+_frombuffer: Final = np.frombuffer
 _SAMPLE: Final = 15  # one read in 16 is timed
 _Result = TypeVar("_Result")
 _StraightRead: TypeAlias = Callable[
@@ -148,7 +151,7 @@ class Reader:
         offset, low, high = request.offset, queue.min_offset, queue.max_offset
         if not low <= offset < high or queue.is_batch or not is_usual(request):
             return None
-        unit_at = offset * layout.UNIT_SIZE
+        unit_at = offset * _UNIT_SIZE
         unit_file = queue.files.find(unit_at)
         if unit_file is None or not unit_file.is_available:
             return None
@@ -162,7 +165,7 @@ class Reader:
             last = self._log.files.files[-1]
             if last.base_offset + last.size - physical_offset > self._rules.window:
                 return None  # perhaps not in memory: other limits may hold
-            return read(request, units, file, (unit_at // layout.UNIT_SIZE, low, high))
+            return read(request, units, file, (unit_at // _UNIT_SIZE, low, high))
         except (FileAccessError, ValueError):
             return None  # a file went away right now
 
@@ -270,7 +273,7 @@ def _read_columns(
     data, rows, looked, _, _, next_offset = read_columns(
         units,
         index,
-        layout.UNIT_SIZE,
+        _UNIT_SIZE,
         request.offset,
         high,
         file.map(),
@@ -283,14 +286,8 @@ def _read_columns(
     )
     if not looked:
         return None
-    result = ColumnsResult(
-        status=GetStatus.FOUND,
-        columns=RecordColumns(data, np.frombuffer(rows, ROW_DTYPE)),
-        next_offset=next_offset,
-        min_offset=low,
-        max_offset=high,
-    )
-    return result, looked
+    columns = RecordColumns(data, _frombuffer(rows, ROW_DTYPE))
+    return ColumnsResult(_FOUND, columns, next_offset, low, high), looked
 
 
 def _nothing(status: GetStatus, bounds: tuple[int, int, int]) -> ColumnsResult:
