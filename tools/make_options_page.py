@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import FieldInfo, fields
 
 from rocketlake.known_keys import ALIASES, KNOWN_KEYS
-from rocketlake.store.options import CompatVersion, StoreOptions, embedded, store_options
+from rocketlake.store.options import CompatVersion, StoreOptions, embedded, keeping, store_options
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations" / "options.md"
 GROUP = re.compile(r"\s*# --- ([^:]*?)(?:: (.*?))? -+")
@@ -41,6 +41,11 @@ EMBEDDED = """\
 ## Embedded preset
 
 Small files, for a store inside a program.
+"""
+
+KEEPING = """\
+A program that sets no option of retention, and opens its store without a `broker.conf`, keeps every
+message. Setting one switches its rule on ([retention](retention.md)).
 """
 
 OLDER = """\
@@ -85,6 +90,8 @@ def render() -> str:
             *(render_group(group, infos) for group in groups()),
             EMBEDDED,
             table(["Key", "Value"], [[key(infos[n]), text(v)] for n, v in embedded().items()]),
+            KEEPING,
+            table(["Key", "Value"], [[key(infos[n]), text(v)] for n, v in keeping([]).items()]),
             OLDER,
             table(["Key", *CompatVersion], list(older_rows(infos))),
             UNUSED,

@@ -63,6 +63,13 @@ def load(source: Source, /, *structs: type[Struct]) -> tuple[Struct, ...]:
     return tuple(_build(struct, values, name) for struct in structs)
 
 
+def names_file(source: Source | None) -> bool:
+    """Tell whether a source is a file, as a broker.conf is, and not a text or a mapping."""
+    if source is None or isinstance(source, Mapping):
+        return False
+    return not (isinstance(source, str) and source.lstrip().startswith("{"))
+
+
 def unused_keys(source: Source, *structs: type[Struct]) -> tuple[str, ...]:
     """Return the keys in a source that the reference knows and none of the Structs declares.
 
@@ -127,8 +134,8 @@ def _read(source: Source) -> tuple[str, dict[str, object]]:
     """Return a name for the source, and its keys and values."""
     if isinstance(source, Mapping):
         return "options", dict(source)
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        return "options", _parse_json(source)
+    if not names_file(source):
+        return "options", _parse_json(str(source))
     path = Path(source)
     try:
         # Compat: for Properties#load the bytes of a file are ISO-8859-1.

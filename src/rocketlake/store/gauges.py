@@ -30,7 +30,26 @@ def collect(parts: Parts, directory: StoreDir, now_ms: int) -> StoreGauges:
         mapped_bytes=files.mapped_size + parts.queues.mapped_size,
         free_write_buffers=pool.available if pool is not None else -1,
         queue_count=len(parts.queues),
+        retention=_retention_info(parts),
     )
+
+
+def _retention_info(parts: Parts) -> dict[str, str]:
+    """Say which files there are, which went and which will go."""
+    found = parts.retention.gauges()
+    return {
+        "oldestLogFile": found.oldest_file,
+        "newestLogFile": found.newest_file,
+        "oldestLogFileChanged": str(found.oldest_changed_ms),
+        "nextDeletion": str(found.next_deletion_ms),
+        "deletedLogFiles": str(found.deleted.files),
+        "deletedLogBytes": str(found.deleted.size),
+        "deletedQueueFiles": str(found.deleted.queue_files),
+        "deletedIndexFiles": str(found.deleted.index_files),
+        "filesKeptFrom": str(found.kept_from),
+        "putRefusal": found.refusal,
+        "deletionError": found.error,
+    }
 
 
 def _dispatch_behind_ms(parts: Parts) -> int:

@@ -28,10 +28,11 @@ class RunningFlags:
     Thread-safety: changes take a lock; a question reads one integer.
     """
 
-    __slots__ = ("_lock", "bits")
+    __slots__ = ("_lock", "_words", "bits")
 
     def __init__(self) -> None:
         self.bits = 0
+        self._words: dict[RunningFlag, str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -53,9 +54,11 @@ class RunningFlags:
         """Tell whether a reason holds."""
         return bool(self.bits & flag)
 
-    def mark(self, flag: RunningFlag) -> bool:
-        """Let a reason hold; tell whether it did not before."""
+    def mark(self, flag: RunningFlag, words: str = "") -> bool:
+        """Let a reason hold, with words for it; tell whether it did not before."""
         with self._lock:
+            if words:
+                self._words = {**self._words, flag: words}
             before = self.bits
             self.bits = before | int(flag)
             return self.bits != before
@@ -65,7 +68,13 @@ class RunningFlags:
         with self._lock:
             before = self.bits
             self.bits = before & ~int(flag)
+            self._words = {other: text for other, text in self._words.items() if other != flag}
             return self.bits != before
+
+    def explain(self) -> str:
+        """Return the names of the reasons, and the words there are for them."""
+        words = [text for flag, text in sorted(self._words.items()) if self.bits & flag]
+        return ": ".join([str(self), "; ".join(dict.fromkeys(words))] if words else [str(self)])
 
     def __str__(self) -> str:
         names = [str(flag.name) for flag in RunningFlag if self.bits & flag]

@@ -155,12 +155,15 @@ class StoreGauges(Struct, frozen=True, kw_only=True):
     mapped_bytes: int = 0
     free_write_buffers: int = -1
     queue_count: int = 0
+    retention: Mapping[str, str] = {}
+    """Which files there are, which went and which will go, by name."""
 
     def info(self) -> dict[str, str]:
         """Spell them as the reference does in its run-time information."""
         ratios = self.log_disk_ratios
         # Compat: names as in DefaultMessageStore#getRuntimeInfo, in the scheduler's
-        # buildRunningStats and in AdminBrokerProcessor#prepareRuntimeInfo; the last four are ours.
+        # buildRunningStats and in AdminBrokerProcessor#prepareRuntimeInfo; those from
+        # dispatchBehindMilliseconds on are ours.
         return {
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
             "commitLogDiskRatio": str(min(ratios.values(), default=-1.0)),
@@ -181,6 +184,7 @@ class StoreGauges(Struct, frozen=True, kw_only=True):
             "mappedFiles": str(self.mapped_file_count),
             "mappedBytes": str(self.mapped_bytes),
             "consumeQueues": str(self.queue_count),
+            **self.retention,
         }
 
 

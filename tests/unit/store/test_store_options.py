@@ -26,13 +26,17 @@ from rocketlake.store.options import (
     FlushMode,
     StoreOptions,
     embedded,
+    keeping,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = json.loads((Path(__file__).parent / "reference_defaults.json").read_text())
 RELEASES = {"5.3": "5.3.3", "4.9": "4.9.7", "4.6": "4.6.0"}
 
-OWN = {"compatVersion", "storeHost"}
+OWN = {
+    *("compatVersion", "storeHost", "autoDeleteEnable", "diskRatioEnable"),
+    *("diskFreeCleanBytes", "diskFreeRefuseBytes"),
+}
 AFTER_5_3_3 = {"enableRunningFlagsInFlush", "writeWithoutMmap"}
 OF_THE_MACHINE = {"storePathRootDir", "storePathCommitLog"}  # unset: below the directory opened
 
@@ -300,6 +304,8 @@ def test_what_cannot_work_is_refused(options, message):
             {"diskSpaceWarningLevelRatio": 50, "diskSpaceCleanForciblyRatio": 60},
             "diskSpaceCleanForciblyRatio",
         ),
+        ({"diskFreeCleanBytes": 5, "diskFreeRefuseBytes": 6}, "diskFreeCleanBytes: below"),
+        ({"fileReservedTime": 71}, "fileReservedTime: a message may be delayed by 72 hours"),
         ({"transientStorePoolEnable": True, "brokerRole": "SLAVE"}, "transientStorePoolEnable"),
         ({"transientStorePoolEnable": True, "flushDiskType": "SYNC_FLUSH"}, "transientStorePool"),
         ({"fastFailIfNoBufferInStorePool": True}, "fastFailIfNoBufferInStorePool"),
@@ -322,6 +328,8 @@ def test_what_is_doubtful_is_said(options, key):
         {},
         {"readOnlyCommitLogStorePaths": "a", "storePathCommitLog": "b,"},
         {"enableLmq": True, "enableMultiDispatch": True},
+        {"fileReservedTime": 1, "autoDeleteEnable": False},
+        {"fileReservedTime": 1, "timerWheelEnable": False},
         {"brokerRole": "SYNC_MASTER", "compatVersion": "4.6"},
         {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "totalReplicas": 3},
     ],
@@ -404,6 +412,29 @@ def test_embedded_preset_keeps_ten_thousand_queues_affordable():
 def test_embedded_preset_is_not_shared():
     embedded().clear()
     assert embedded()
+
+
+# --- what a program did not ask for ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_automatic", "by_ratio"),
+    [
+        ([], False, False),
+        (["flush_disk_type", "disk_free_refuse_bytes"], False, False),
+        (["file_reserved_time"], True, False),
+        (["delete_when"], True, False),
+        (["disk_free_clean_bytes"], True, False),
+        (["disk_max_used_space_ratio"], True, True),
+        (["file_reserved_time", "disk_space_warning_level_ratio"], True, True),
+    ],
+)
+def test_program_that_names_no_rule_keeps_all(chosen, is_automatic, by_ratio):
+    options = StoreOptions.from_source(preset=keeping(chosen))
+    assert (options.auto_delete_enable, options.disk_ratio_enable) == (is_automatic, by_ratio)
+    assert options.delete_hours == frozenset(range(24))
+    assert options.disk_free_refuse_bytes == 16 << 20
+    assert options.warnings() == ()
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from rocketlake.store.options.bounds import BrokerRole, CompatVersion, FlushMode, StoreType
 from rocketlake.store.options.choosing import Choice
 from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from rocketlake.store.options.presets import embedded
+from rocketlake.store.options.presets import embedded, keeping
 from rocketlake.store.options.read_options import ReadOptions
 from rocketlake.store.options.store_options import FILE_SHAPE, StoreOptions
 
@@ -18,5 +18,6 @@ __all__ = [
     "StoreOptions",
     "StoreType",
     "embedded",
+    "keeping",
     "parse_delay_levels",
 ]

@@ -9,6 +9,7 @@ _I32_MAX: Final = 2_147_483_647
 
 Positive = Annotated[int, Meta(gt=0, le=_I32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=_I32_MAX)]
+LongNatural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 LongPositive = Annotated[int, Meta(gt=0, le=(1 << 63) - 1)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 ErrorPercent = Annotated[int, Meta(ge=1, le=99)]

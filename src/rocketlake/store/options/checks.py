@@ -114,6 +114,14 @@ def _doubt_files(options: "StoreOptions") -> Iterator[str]:
         yield "forceVerifyPropCRC: records written without enabledAppendPropCRC count as damaged"
     if options.disk_space_clean_forcibly_ratio > options.disk_space_warning_level_ratio:
         yield "diskSpaceCleanForciblyRatio: above diskSpaceWarningLevelRatio, it is never reached"
+    if 0 < options.disk_free_clean_bytes < options.disk_free_refuse_bytes:
+        yield "diskFreeCleanBytes: below diskFreeRefuseBytes, which then counts for both"
+    delay_s = options.timer_max_delay_sec if options.timer_wheel_enable else 0
+    if options.auto_delete_enable and options.file_reserved_time * 3600 < delay_s:
+        yield (
+            f"fileReservedTime: a message may be delayed by {delay_s // 3600} hours"
+            f" (timerMaxDelaySec), and is deleted after {options.file_reserved_time}"
+        )
 
 
 def _doubt_durability(options: "StoreOptions") -> Iterator[str]:

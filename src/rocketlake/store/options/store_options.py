@@ -23,6 +23,7 @@ from rocketlake.store.options.bounds import (
     CompatVersion,
     ErrorPercent,
     FlushMode,
+    LongNatural,
     LongPositive,
     Natural,
     Percent,
@@ -172,6 +173,14 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """Stores that share one disk; each then counts its own files against its share."""
     logical_disk_space_clean_forcibly_threshold: float = 0.8
     """Part of its share beyond which files of such a store go before they expire."""
+    disk_free_clean_bytes: LongNatural = 0
+    """Free bytes of the disk below which files go before they expire. Not a RocketMQ key."""
+    disk_free_refuse_bytes: LongNatural = 0
+    """Free bytes of the disk below which puts are refused. Not a RocketMQ key."""
+    disk_ratio_enable: bool = True
+    """Go by percent of the disk too; otherwise by free bytes alone. Not a RocketMQ key."""
+    auto_delete_enable: bool = True
+    """Delete files without being asked, by age and by disk use. Not a RocketMQ key."""
 
     # --- speed ----------------------------------------------------------------------------------
     use_reentrant_lock_when_put_message: bool = True

@@ -1,0 +1,88 @@
+"""The words of a refusal: which disk, how full, and what will free it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from rocketlake.files.ops import DiskUsage
+from rocketlake.store.retention.rules import NEVER, Limits
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What the store itself could free, and when."""
+
+    deletable: int
+    """How many files may go, were they old enough."""
+    file_size: int
+    next_ms: int
+    """When the first of them goes; NEVER: not by itself."""
+    now_ms: int
+    look_s: float
+    """How often somebody looks."""
+    kept_from: int | None = None
+    """Files from this offset of the log on are held back by somebody; None: they are not."""
+
+
+def refusal(path: Path, usage: DiskUsage, limits: Limits, outlook: Outlook) -> str:
+    """Say why puts are refused, and what ends it."""
+    return (
+        f"the disk of {path} is {round(usage.ratio * 100)} % full: {size_text(usage.used)} used, "
+        f"{size_text(usage.free)} free; {_limit(usage, limits)}. {_way_out(limits, outlook)}"
+    )
+
+
+def _limit(usage: DiskUsage, limits: Limits) -> str:
+    parts = []
+    if limits.uses_ratio and usage.ratio > limits.clean_used:
+        parts.append(
+            f"puts are refused above {round(limits.refuse_used * 100)} %"
+            f" until it is {round(limits.clean_used * 100)} %"
+        )
+    if usage.free < limits.resume_free:
+        parts.append(
+            f"puts are refused with less than {size_text(limits.refuse_free)} free"
+            f" until {size_text(limits.resume_free)} are"
+        )
+    return ", and ".join(parts)
+
+
+def _way_out(limits: Limits, outlook: Outlook) -> str:
+    count, size = outlook.deletable, size_text(outlook.deletable * outlook.file_size)
+    if not count and outlook.kept_from is not None:
+        return (
+            f"Every log file is held back from offset {outlook.kept_from} on: free space elsewhere"
+            " on this disk, or let them go (keep_from)"
+        )
+    if not count:
+        return "No log file can be deleted: the last one stays; free space elsewhere on this disk"
+    if outlook.next_ms == NEVER:
+        return (
+            f"This store deletes nothing by itself (autoDeleteEnable): delete_expired() can remove"
+            f" up to {count} log files, {size}; or free space elsewhere on this disk"
+        )
+    if outlook.next_ms <= outlook.now_ms:
+        return (
+            f"Log files are being deleted, up to {count}, {size}; the next look is within"
+            f" {outlook.look_s:g} s"
+        )
+    way = "" if limits.cleans_forcibly else "; cleanFileForciblyEnable would let it go now"
+    return (
+        f"The oldest of {count} log files, {size_text(outlook.file_size)}, goes at"
+        f" {time_text(outlook.next_ms)}{way}"
+    )
+
+
+def size_text(size: int) -> str:
+    """Spell a number of bytes, for people; the exact one if that is short."""
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{size} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def time_text(at_ms: int) -> str:
+    """Spell a time, here."""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone():%Y-%m-%d %H:%M}"
