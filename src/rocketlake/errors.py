@@ -87,8 +87,11 @@ class FlushFailedError(FileAccessError):
 class FileSizeError(StoreError):
     """A file has not the size that its family has."""
 
-    def __init__(self, path: str, *, size: int, expected: int) -> None:
-        super().__init__(f"{path} has {size} bytes, but the files of its directory have {expected}")
+    def __init__(self, path: str, *, size: int, expected: int, way_out: str = "") -> None:
+        super().__init__(
+            f"{path} has {size} bytes, but the files of its directory have {expected}"
+            f"{'. ' if way_out else ''}{way_out}"
+        )
         self.path = path
         self.size = size
         self.expected = expected

@@ -22,6 +22,7 @@ STEPS: Final = (
     "commit",  # private buffer -> page cache
     "flush",  # page cache -> disk
     "truncate",  # what lies behind the end is taken away
+    "salvage",  # what a cut would take is saved
     "delete",  # a file is removed
     "checkpoint",  # the page of the last known good is written
     "table",  # a JSON table takes the place of the old one

@@ -124,4 +124,11 @@ def _print_groups(out: Console, found: Survey) -> None:
             str(group.missed or "-"),
         )
     out.print(table)
+    for group in found.groups:
+        for gone in group.missed_in:
+            out.print(
+                f"{_safe(group.group)} missed {gone.end - gone.first} messages of"
+                f" {_safe(group.topic)} queue {gone.queue_id}, deleted before it consumed them:"
+                f" {gone.first} to {gone.end - 1}"
+            )
     _print_rest(out, "without progress", [g.group for g in found.groups if not g.topic])

@@ -7,9 +7,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from rocketlake.errors import StoreError
+from rocketlake.files.json_file import load_table
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
-from rocketlake.metadata import groups, offsets, topics
+from rocketlake.format.java_json import JsonObject
+from rocketlake.metadata import filters, groups, offsets, topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.queues import QueueView
@@ -61,6 +63,14 @@ class TopicInfo(Struct, frozen=True, rename="camel", kw_only=True):
     last_store_timestamp: int | None
 
 
+class MissedInfo(Struct, frozen=True, rename="camel"):
+    """Messages of a queue that were deleted before a group had consumed them."""
+
+    queue_id: int
+    first: int
+    end: int
+
+
 class GroupInfo(Struct, frozen=True, rename="camel", kw_only=True):
     """How far a group has come in a topic, and what it no longer can read."""
 
@@ -70,6 +80,7 @@ class GroupInfo(Struct, frozen=True, rename="camel", kw_only=True):
     lag: int
     missed: int
     offsets: dict[str, int]
+    missed_in: list[MissedInfo] = []
 
 
 class IndexInfo(Struct, frozen=True, rename="camel", kw_only=True):
@@ -110,6 +121,7 @@ def survey(store: OfflineStore) -> Survey:
     queue_infos = [_queue(key, queue) for key, queue in store.queues.items()]
     progress = _groups(store, notes)
     topic_infos = _topics(store, notes)
+    _check_other_tables(store, notes)
     return Survey(
         path=_text(store.directory.root),
         shutdown="clean" if store.traits.is_clean else "unclean",
@@ -179,7 +191,7 @@ def _topics(store: OfflineStore, notes: list[str]) -> list[TopicInfo]:
     found: dict[str, list[QueueKey]] = {}
     for key in store.queues:
         found.setdefault(key.topic, []).append(key)
-    configured = _table(store.directory, topics.load, notes)
+    configured = _table(store.directory, topics.FILE_NAME, topics.decode, notes)
     for name in configured.topics if configured is not None else ():
         found.setdefault(name, [])
     infos = []
@@ -201,27 +213,30 @@ def _topics(store: OfflineStore, notes: list[str]) -> list[TopicInfo]:
 
 
 def _groups(store: OfflineStore, notes: list[str]) -> list[GroupInfo]:
-    table = _table(store.directory, offsets.load, notes)
+    table = _table(store.directory, offsets.FILE_NAME, offsets.decode, notes)
     found = []
     for progress in table.progress() if table is not None else ():
-        lag = missed = 0
+        lag = 0
+        missed: list[MissedInfo] = []
         for queue_id, offset in progress.offsets.items():
             queue = store.queues.get(QueueKey(progress.topic, queue_id))
             if queue is not None:
                 lag += max(queue.max_offset - max(offset, queue.min_offset), 0)
-                missed += max(queue.min_offset - offset, 0)
+                if offset < queue.min_offset:
+                    missed.append(MissedInfo(queue_id, offset, queue.min_offset))
         found.append(
             GroupInfo(
                 group=progress.group,
                 topic=progress.topic,
                 queues=len(progress.offsets),
                 lag=lag,
-                missed=missed,
+                missed=sum(gone.end - gone.first for gone in missed),
                 offsets={str(q): offset for q, offset in sorted(progress.offsets.items())},
+                missed_in=sorted(missed, key=lambda gone: gone.queue_id),
             )
         )
     known = {info.group for info in found}
-    subscribed = _table(store.directory, groups.load, notes)
+    subscribed = _table(store.directory, groups.FILE_NAME, groups.decode, notes)
     found += [
         GroupInfo(group=name, topic="", queues=0, lag=0, missed=0, offsets={})
         for name in (subscribed.groups if subscribed is not None else ())
@@ -230,13 +245,26 @@ def _groups(store: OfflineStore, notes: list[str]) -> list[GroupInfo]:
     return sorted(found, key=lambda info: (info.group, info.topic))
 
 
-def _table(directory: StoreDir, load: Callable[[Path], Table], notes: list[str]) -> Table | None:
-    """Load a config table; a broken one becomes a note."""
+def _table(
+    directory: StoreDir, name: str, decode: Callable[[JsonObject], Table], notes: list[str]
+) -> Table | None:
+    """Load a config table; what is wrong with it becomes a note."""
+    path = directory.path(names.CONFIG) / name
     try:
-        return load(directory.path(names.CONFIG))
+        loaded = load_table(path, decode)
     except (StoreError, OSError) as error:
         notes.append(str(error))
         return None
+    if loaded.problem is not None:
+        copy = f"; {name}{names.BACKUP_SUFFIX}, the copy, is used"
+        notes.append(f"{path.parent}: {loaded.problem}{copy if loaded.value is not None else ''}")
+    return loaded.value
+
+
+def _check_other_tables(store: OfflineStore, notes: list[str]) -> None:
+    """Look at the tables that nothing is shown of: what is wrong with them is told all the same."""
+    _table(store.directory, offsets.DELAY_FILE_NAME, offsets.decode_delay, notes)
+    _table(store.directory, filters.FILE_NAME, filters.decode, notes)
 
 
 def _index(store: OfflineStore) -> list[IndexInfo]:

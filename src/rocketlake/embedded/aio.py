@@ -30,6 +30,8 @@ from rocketlake.embedded.store import Store
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetResult, PutReceipt
+from rocketlake.store.life import Progress
+from rocketlake.store.retention.service import Deleted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,6 +67,10 @@ class AsyncStore:
     async def flush(self) -> None:
         """Have everything on disk that was put, and the progress of groups with it."""
         await _in_executor(self.store.flush)
+
+    async def delete_expired(self, hours: float | None = None) -> Deleted:
+        """Delete old log files now, as `Store.delete_expired` does."""
+        return await _in_executor(self.store.delete_expired, hours)
 
     async def put(self, message: Message, queue_id: int | None = None) -> PutReceipt:
         """Store a message, as `Store.put` does."""
@@ -291,10 +297,15 @@ def open_store_async(
     conf: Source | None = None,
     *,
     clock: Clock | None = None,
+    on_progress: Progress | None = None,
     **options: object,
 ) -> AsyncOpening:
-    """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor."""
-    return AsyncOpening(partial(open_store, path, conf, clock=clock, **options))
+    """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor.
+
+    So does `on_progress`.
+    """
+    opening = partial(open_store, path, conf, clock=clock, on_progress=on_progress, **options)
+    return AsyncOpening(opening)
 
 
 async def _settled(future: Future[PutReceipt]) -> PutReceipt:

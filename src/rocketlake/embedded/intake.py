@@ -21,7 +21,6 @@ from rocketlake.store.queue_times import Boundary
 log = logging.getLogger(__name__)
 
 _KEPT: Final = 1000
-_GONE: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGE_WAS_REMOVING)
 
 
 class Missed(Struct, frozen=True):
@@ -32,6 +31,11 @@ class Missed(Struct, frozen=True):
     """Queue offset of the first of them."""
     end: int
     """Queue offset behind the last of them."""
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self.end - self.first
 
 
 class Intake:
@@ -184,17 +188,29 @@ class Intake:
     def _take_note(self, cursor: Cursor, result: GetResult) -> None:
         at, to = cursor.position, result.next_offset
         self.corrupt.extend(result.corrupt)
-        if result.status in _GONE and to > at:
-            self.missed.append(Missed(cursor.queue_id, at, to))
-            log.warning(
-                "messages gone before they were consumed group=%s topic=%s queue=%d from=%d to=%d",
-                *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
-            )
-        elif to < at:
+        if result.status is GetStatus.OFFSET_TOO_SMALL and to > at:
+            self._note_missed(Missed(cursor.queue_id, at, to))
+        for gone in result.gone:
+            self._note_missed(Missed(cursor.queue_id, max(gone.first, at), gone.end))
+        if to < at:
             log.warning(
                 "progress beyond the queue corrected group=%s topic=%s queue=%d from=%d to=%d",
                 *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
             )
+
+    def _note_missed(self, missed: Missed) -> None:
+        """Tell of messages that are gone; a gap that is met piece by piece is one."""
+        log.warning(
+            "messages deleted before they were consumed group=%s topic=%s queue=%d count=%d"
+            " from=%d to=%d",
+            *(self._plan.group, self._plan.topic, missed.queue_id),
+            *(missed.count, missed.first, missed.end),
+        )
+        last = self.missed[-1] if self.missed else None
+        if last is not None and (last.queue_id, last.end) == (missed.queue_id, missed.first):
+            self.missed[-1] = Missed(missed.queue_id, last.first, missed.end)
+        else:
+            self.missed.append(missed)
 
     def _unpack(self, messages: Sequence[StoredMessage], at: int) -> Sequence[StoredMessage]:
         """Put the messages of an inner batch in its place, those before the position left out."""

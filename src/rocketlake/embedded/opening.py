@@ -6,14 +6,17 @@
    written them since.
 """
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
+from msgspec import Struct, structs
+
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.config import Source
+from rocketlake.config import Source, names_file
 from rocketlake.delay.service import DelayServices
 from rocketlake.delay.store_door import StoreDoor
 from rocketlake.embedded.catalog import LateCatalog
@@ -26,20 +29,25 @@ from rocketlake.embedded.tables import TableKeeper
 from rocketlake.embedded.topics import TopicDesk
 from rocketlake.errors import ConfigError
 from rocketlake.files.mapped_file_queue import QueuePaths
-from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout, names
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.group_book import GroupBook
+from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
 from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base
 from rocketlake.store.file_shape import find_shape
+from rocketlake.store.life import Progress
 from rocketlake.store.log_dirs import named_paths, open_dirs
 from rocketlake.store.message_store import MessageStore
-from rocketlake.store.options import Choice, ReadOptions, StoreOptions, embedded
+from rocketlake.store.options import Choice, ReadOptions, StoreOptions, embedded, keeping
+
+log = logging.getLogger(__name__)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -51,6 +59,7 @@ def open_store(
     *,
     read_only: Literal[False] = False,
     clock: Clock | None = None,
+    on_progress: Progress | None = None,
     **options: object,
 ) -> Store: ...
 @overload
@@ -60,6 +69,7 @@ def open_store(
     *,
     read_only: Literal[True],
     clock: Clock | None = None,
+    on_progress: Progress | None = None,
     **options: object,
 ) -> ReadOnlyStore: ...
 @overload
@@ -69,6 +79,7 @@ def open_store(
     *,
     read_only: bool,
     clock: Clock | None = None,
+    on_progress: Progress | None = None,
     **options: object,
 ) -> Store | ReadOnlyStore: ...
 def open_store(
@@ -77,6 +88,7 @@ def open_store(
     *,
     read_only: bool = False,
     clock: Clock | None = None,
+    on_progress: Progress | None = None,
     **options: object,
 ) -> Store | ReadOnlyStore:
     """Open a message store; a directory that is not there is made.
@@ -84,7 +96,11 @@ def open_store(
     Options are RocketMQ's keys in snake case (`flush_disk_type="SYNC_FLUSH"`), or come with `conf`:
     a broker.conf, JSON text or a dictionary; keyword arguments are stronger. Without `path` the
     store is where `storePathRootDir` says. With `read_only=True` any store can be opened, also one
-    that another process has open, and no byte of it is changed.
+    that another process has open, and no byte of it is changed. Messages are kept for ever unless
+    an option or a broker.conf says otherwise (docs/operations/retention.md).
+
+    A store that was not closed is recovered, which may take a while if it is large: `on_progress`
+    is told how many bytes of the log were read, and of how many. The program's log has it too.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
@@ -96,7 +112,10 @@ def open_store(
     root = _root(path, choice)
     if read_only:
         return _open_read_only(root, choice)
-    return _open_writable(root, choice, clock or SystemClock())
+    # Why: who brings a broker's configuration wants what that broker does, deleting included.
+    kept = {} if names_file(conf) else keeping(choice.values)
+    opening = Opening(PosixFileOps(), clock or SystemClock(), kept, on_progress)
+    return open_writable(root, choice, opening)
 
 
 def _root(path: AnyPath | None, choice: Choice) -> Path:
@@ -127,15 +146,29 @@ def _log_paths(root: Path, values: Mapping[str, Any]) -> QueuePaths | None:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def _open_writable(root: Path, choice: Choice, clock: Clock) -> Store:
+class Opening(Struct, frozen=True):
+    """What a store is opened with beside its options."""
+
+    ops: FileOps
+    """The files of a machine, or of a simulated one."""
+    clock: Clock
+    kept: Mapping[str, object] = {}
+    """Options that keep messages, where nobody asked for anything else."""
+    on_progress: Progress | None = None
+
+
+def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
+    """Open a store for writing."""
+    ops, clock, kept, on_progress = structs.astuple(opening)
     asked = StoreOptions.complete(choice, embedded())
     plug_ins = find_plug_ins(asked.plug_ins)
-    ops = PosixFileOps()
+    # Why: the program may go to another directory, and files are made all the time.
+    root = root.absolute()
     directory, paths = open_dirs(ops, root, _log_paths(root, choice.values))
-    options = _settle_options(directory, choice)
+    options = _settle_options(directory, choice, kept)
     place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
-    engine = MessageStore(Base(directory, paths, options, clock, catalog)).start()
+    engine = MessageStore(Base(directory, paths, options, clock, catalog)).start(on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
         catalog.book = TopicBook.load(place)
@@ -169,13 +202,18 @@ def _make_parts(engine: MessageStore, outer: Engine, book: TopicBook, place: Pla
     engine.add_hook(delay.hook)
     engine.add_listener(delay)
     engine.add_listener(groups)
-    keeper = TableKeeper([book, offsets], interval_ms=options.flush_consumer_offset_interval)
+    group_book = GroupBook.load(place)
+    books = [book, offsets, group_book]
+    keeper = TableKeeper(books, interval_ms=options.flush_consumer_offset_interval)
     return StoreParts(
         desk=desk,
         offsets=offsets,
         groups=groups,
         parts=(delay, keeper),
         gauges=lambda: _delay_gauges(delay),
+        # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
+        note_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
+        recovery=engine.recovery,
     )
 
 
@@ -190,23 +228,29 @@ def _delay_gauges(delay: DelayServices) -> dict[str, str]:
     return found
 
 
-def _settle_options(directory: StoreDir, choice: Choice) -> StoreOptions:
+def _settle_options(
+    directory: StoreDir, choice: Choice, kept: Mapping[str, object]
+) -> StoreOptions:
     found = find_shape(directory, choice.values)
     is_reference = found.get("mapped_file_size_commit_log") == layout.DEFAULT_LOG_FILE_SIZE
     # Why: a broker's store gets no small files beside its large ones, which it could not use.
     presets = ({"default_topic_queue_nums": 4},) if is_reference else (embedded(),)
-    options = StoreOptions.complete(choice, found, *presets)
+    options = StoreOptions.complete(choice, found, kept, *presets)
     choice.check_agrees(options, found, where=directory.root)
+    for doubt in options.warnings():
+        log.warning("doubtful option store=%s %s", directory.root, doubt)
     return options
 
 
 def _adopt_topics(desk: TopicDesk, engine: MessageStore) -> None:
-    """Make topics of the queues of a store whose table of topics is lost."""
-    if desk.list():
-        return
+    """Make topics of queues whose topic is not in the table.
+
+    The table was lost, or the process was killed between the first message of a topic and its
+    entry. Whoever deletes a topic removes its queues first.
+    """
     counts: dict[str, int] = {}
     for key in dict(engine.queues.items()):
         counts[key.topic] = max(counts.get(key.topic, 0), key.queue_id + 1)
     for topic, count in sorted(counts.items()):
-        if not is_system_topic(topic) and not is_lmq(topic):
+        if desk.book.get(topic) is None and not is_system_topic(topic) and not is_lmq(topic):
             desk.adopt(topic, count)

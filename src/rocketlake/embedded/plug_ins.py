@@ -31,6 +31,7 @@ from rocketlake.store.api import (
 )
 from rocketlake.store.offline.keys import KeyQuery
 from rocketlake.store.queue_times import Boundary
+from rocketlake.store.retention.service import Deleted
 
 
 class PluginMessageStore:
@@ -105,6 +106,10 @@ class PluginMessageStore:
     def drop_topic(self, topic: str) -> int:
         """Remove the queues of a topic; return how many it had."""
         return self.inner.drop_topic(topic)
+
+    def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
+        """Delete files of the log that are old enough."""
+        return self.inner.delete_expired(reserved_ms=reserved_ms, force=force)
 
     def runtime_info(self) -> dict[str, str]:
         """Return counters and gauges by the reference's names."""

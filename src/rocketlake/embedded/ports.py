@@ -20,6 +20,7 @@ from rocketlake.store.api import (
 from rocketlake.store.offline.keys import KeyQuery
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.queue_times import Boundary
+from rocketlake.store.retention.service import Deleted
 
 
 class QueueReader(Protocol):
@@ -97,6 +98,10 @@ class Engine(ReadEngine, Protocol):
 
     def drop_topic(self, topic: str, /) -> int:
         """Remove the queues of a topic; return how many it had."""
+        ...
+
+    def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
+        """Delete files of the log that are old enough, and what queues and index lose by that."""
         ...
 
     def runtime_info(self) -> dict[str, str]:

@@ -24,6 +24,11 @@ class QueueProgress(Struct, frozen=True, kw_only=True):
         start = self.min_offset if self.offset is None else max(self.offset, self.min_offset)
         return max(self.max_offset - start, 0)
 
+    @property
+    def missed(self) -> int:
+        """How many messages were deleted before the group came to them: from `offset` on."""
+        return 0 if self.offset is None else max(self.min_offset - self.offset, 0)
+
 
 def group_names(table: OffsetTable) -> list[str]:
     """Return the groups that committed something."""

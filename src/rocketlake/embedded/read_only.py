@@ -47,6 +47,8 @@ class ReadOnlyStore(Reading, Closing):
             StoreNotFoundError: it is not there, is no directory or may not be read.
             ConfigError: options contradict the files.
         """
+        self._name = path  # as the caller knows it
+        path = path.absolute()
         view = OfflineStore(path, log_dirs=log_dirs, options=options)
         self._engine = OfflineEngine(view, path)
         super().__init__(self._engine)
@@ -93,10 +95,11 @@ class ReadOnlyStore(Reading, Closing):
             StoreError: always.
         """
         raise StoreError(
-            f"{self.path} was opened read-only; open_store({str(self.path)!r}) opens it for writing"
+            f"{self._name} was opened read-only;"
+            f" open_store({str(self._name)!r}) opens it for writing"
         )
 
-    put_batch = put_async = put_batch_async = put
+    put_batch = put_async = put_batch_async = put_again = put
     create_topic = update_topic = delete_topic = reset_offsets = consumer = put
 
 

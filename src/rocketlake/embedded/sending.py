@@ -7,16 +7,23 @@
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import NoReturn
+from typing import Final, NoReturn
 
+from rocketlake.delay.ports import DueRequest
 from rocketlake.embedded import inner_batch
 from rocketlake.embedded.checks import check_message, explain, topic_size_max
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.routes import Route
 from rocketlake.embedded.topics import TopicDesk
+from rocketlake.format.record import StoredMessage
+from rocketlake.model import properties as names
+from rocketlake.model.flags import TRANSACTION_MASK
 from rocketlake.model.message import Message
-from rocketlake.model.topics import TopicConfig
+from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt
+
+_OF_THE_PLACE: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULTI_QUEUE_OFFSET})
+"""Properties that a put writes: they speak of one record and its place in the log."""
 
 
 class Sender:
@@ -80,6 +87,36 @@ class Sender:
         if config is not None and _is_taken(future):
             self._desk.register(config)
         return future
+
+    def put_again(self, message: StoredMessage) -> PutReceipt:
+        """Store a message that a log held before, as a new record.
+
+        Topic, queue, properties, body and birth stay; one that waited for its time waits again. A
+        topic or queue that is not known is made.
+
+        Raises:
+            ValueError: a record cannot express the message, or the topic may not be written.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        if not is_system_topic(message.topic):
+            self._desk.make_room(message.topic, message.queue_id + 1)
+            self._find_route(message.topic)[0].check(message.topic, message.queue_id)
+        properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_PLACE}
+        again = Message(
+            topic=message.topic,
+            body=message.stored_body,
+            properties=properties,
+            flag=message.flag,
+        )
+        request = DueRequest(
+            message=again,
+            queue_id=message.queue_id,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            reconsume_times=message.reconsume_times,
+        )
+        return self._engine.put(request)
 
     # --- several -------------------------------------------------------------------------------
 
@@ -175,6 +212,10 @@ class Sender:
             return route, None
         known = self._desk.book.get(topic)
         if known is not None:
+            # Why: a topic that another thread is making has its route when it is on the disk.
+            route = self._desk.settled_route(topic)
+            if route is not None:
+                return route, None
             raise ValueError(
                 f"topic {topic!r} may not be written (perm {known.perm},"
                 f" {known.write_queue_count} write queues);"

@@ -23,6 +23,9 @@ from rocketlake.metadata.offsets import OffsetTable
 from rocketlake.model.topics import Perm, TopicConfig
 from rocketlake.store import exit_hook
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.recovery_parts import RecoveryReport
+from rocketlake.store.retention.rules import HOUR_MS
+from rocketlake.store.retention.service import Deleted
 
 
 class Part(Protocol):
@@ -47,6 +50,10 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """What is closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
     """What there is to say beside what the engine says."""
+    note_group: Callable[[str], object] = lambda _: None
+    """Told of every group that consumes."""
+    recovery: RecoveryReport | None = None
+    """What the start found and did."""
 
 
 class Store(Sender, Reading, Closing):
@@ -86,6 +93,11 @@ class Store(Sender, Reading, Closing):
         """Every setting, defaults included."""
         return self._engine.options
 
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What the start found and did; `notes` has what was not as it should be, in words."""
+        return self._parts.recovery
+
     def close(self) -> None:
         """End every consumer, write the tables, and bring everything to disk.
 
@@ -123,6 +135,24 @@ class Store(Sender, Reading, Closing):
         self._engine.flush()
         self._desk.book.persist()
         self._offsets.persist()
+
+    def delete_expired(self, hours: float | None = None) -> Deleted:
+        """Delete now, whatever the hour, the log files not written to for so many hours.
+
+        Without `hours`, for `file_reserved_time`; 0 is every file but the last, which stays in any
+        case. Groups that had not consumed what goes are told so: `Consumer.missed`.
+
+        Raises:
+            ValueError: `hours` is negative.
+            StoreClosedError: the store is closed.
+            FileAccessError: a file cannot be removed; those before it are gone.
+        """
+        self._require_parent()
+        if hours is None:
+            return self._engine.delete_expired()
+        if not hours >= 0:
+            raise ValueError(f"hours = {hours!r}: wanted 0 or more")
+        return self._engine.delete_expired(reserved_ms=int(hours * HOUR_MS), force=hours == 0)
 
     # --- topics --------------------------------------------------------------------------------
 
@@ -230,6 +260,7 @@ class Store(Sender, Reading, Closing):
             queues=parse_queues(queues),
         )
         division = self._groups.division(group, topic)
+        self._parts.note_group(group)
         clock = self._engine.clock
         return Consumer(plan, division, self._engine, self._offsets, clock=clock)
 

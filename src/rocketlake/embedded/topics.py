@@ -51,10 +51,32 @@ class TopicDesk:
         return TopicConfig(name=topic, read_queue_count=count, write_queue_count=count)
 
     def adopt(self, topic: str, queue_count: int) -> None:
-        """Take note of a topic that has queues, but is in no table: the table was lost."""
+        """Take note of a topic that has queues, but is not in the table."""
         config = self.make_config(topic)
         count = max(config.read_queue_count, queue_count)
         self.register(replace(config, read_queue_count=count, write_queue_count=count))
+
+    def make_room(self, topic: str, queue_count: int) -> None:
+        """See to it that a topic is there and has so many queues.
+
+        Raises:
+            ValueError: it may not have so many.
+        """
+        with self._lock:
+            known = self.book.get(topic)
+            if known is None:
+                check_new_topic(topic)
+                known = self.make_config(topic)
+                count = max(known.read_queue_count, queue_count)
+                config = replace(known, read_queue_count=count, write_queue_count=count)
+                _check_counts(config)
+                self.register(config)
+            elif queue_count > min(known.read_queue_count, known.write_queue_count):
+                counts = {
+                    "read_queue_count": max(known.read_queue_count, queue_count),
+                    "write_queue_count": max(known.write_queue_count, queue_count),
+                }
+                self.update(topic, counts)
 
     def register(self, config: TopicConfig) -> Route:
         """Keep a topic, unless there is one of that name; return its route."""
@@ -63,6 +85,11 @@ class TopicDesk:
             if found is config:
                 self._changed(config)
             return self.routes[config.name]
+
+    def settled_route(self, topic: str) -> Route | None:
+        """Return the route of a topic, after any change of it that is under way; None: no such."""
+        with self._lock:
+            return self.routes.get(topic)
 
     def create(self, config: TopicConfig) -> TopicConfig:
         """Make a topic.

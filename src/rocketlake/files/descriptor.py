@@ -43,6 +43,24 @@ class PosixReader:
             raise failed(f"cannot read at {position}", self._path, error) from error
         return data
 
+    def written_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a range that the file system does not know to be zeros.
+
+        Ask for all before reading one: what is read comes into memory with what lies behind it, and
+        the system takes pages of zeros in memory for written ones.
+        """
+        while start < end:
+            try:
+                first = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                last = os.lseek(self._descriptor, first, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                first, last = start, end
+            if first < end:
+                yield first, min(last, end)
+            start = last
+
     def close(self) -> None:
         """Give the descriptor back."""
         if self._descriptor >= 0:
@@ -94,7 +112,7 @@ class PosixWriter(PosixReader):
     def zero(self, position: int, size: int) -> bool:
         """Make a range read as zeros, its space kept; False if it did so before."""
         has_changed = False
-        for start, end in self._written_ranges(position, position + size):
+        for start, end in list(self.written_ranges(position, position + size)):
             for at in range(start, end, _CHUNK):
                 data = self.read(at, min(_CHUNK, end - at))
                 zeros = bytes(len(data))
@@ -130,20 +148,6 @@ class PosixWriter(PosixReader):
             return PosixMap(self._descriptor, size)
         except OSError as error:
             raise failed("cannot map", self._path, error) from error
-
-    def _written_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of a range that the file system does not know to be zeros."""
-        while start < end:
-            try:
-                first = os.lseek(self._descriptor, start, os.SEEK_DATA)
-                last = os.lseek(self._descriptor, first, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                first, last = start, end
-            if first < end:
-                yield first, min(last, end)
-            start = last
 
 
 def failed(what: str, path: Path, error: OSError, wanted: int = 0) -> FileAccessError:

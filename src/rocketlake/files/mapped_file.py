@@ -8,17 +8,33 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Final, Protocol
-
-from msgspec import Struct
+from typing import Final
 
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import FileAccessError
+from rocketlake.files.file_traits import (
+    INDEX_FILES,
+    LOG_FILES,
+    QUEUE_FILES,
+    FilePlace,
+    FileTraits,
+    WriteBuffer,
+)
 from rocketlake.files.held_resource import HeldResource
 from rocketlake.files.ops import Advice, Buffer, FileOps, MemoryMap, Writer
 from rocketlake.files.slice import Slice
+
+__all__ = [
+    "FLUSH_PAGE_SIZE",
+    "INDEX_FILES",
+    "LOG_FILES",
+    "QUEUE_FILES",
+    "FilePlace",
+    "FileTraits",
+    "MappedFile",
+    "WriteBuffer",
+]
 
 FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
 _ALLOCATE_STEP: Final = 64 << 10
@@ -27,39 +43,6 @@ _NOTHING: Final = memoryview(b"")
 # Why: the first bytes of a new file otherwise make the system read ahead in a file of zeros, which
 # takes milliseconds and megabytes; times ten thousand queues.
 _SPARSE_ADVICE: Final = Advice.RANDOM
-
-
-class FilePlace(Struct, frozen=True):
-    """Where a file lies, the offset of its first byte, and its length."""
-
-    path: Path
-    base_offset: int
-    size: int
-
-
-class FileTraits(Struct, frozen=True, kw_only=True):
-    """How a family treats its files."""
-
-    is_sparse: bool = False  # space is taken as it is needed, in small steps
-    is_durable: bool = True  # a new file survives a power cut before anything is in it
-    keeps_descriptor: bool = True  # kept open until it is full and flushed
-
-
-LOG_FILES: Final = FileTraits()
-# Why: there may be tens of thousands of queues, each with a file, and all can be rebuilt.
-QUEUE_FILES: Final = FileTraits(is_sparse=True, is_durable=False, keeps_descriptor=False)
-# Why: hundreds of megabytes each, of which few may ever be used, and all can be rebuilt.
-INDEX_FILES: Final = FileTraits(is_sparse=True, is_durable=False)
-
-
-class WriteBuffer(Protocol):
-    """Memory of a file's size that was borrowed to collect what is appended."""
-
-    buffer: memoryview
-
-    def give_back(self) -> None:
-        """Let others borrow it."""
-        ...
 
 
 class MappedFile(HeldResource):
@@ -81,7 +64,8 @@ class MappedFile(HeldResource):
     __slots__ = (
         *("allocated", "base_offset", "buffer", "committed", "flushed", "is_first", "path", "size"),
         *("store_timestamp", "wrote"),
-        *("_handle", "_is_locked", "_is_unlinked", "_map", "_ops", "_traits", "_write_buffer"),
+        *("_handle", "_is_locked", "_is_unlinked", "_map", "_ops", "_owes_zeros", "_traits"),
+        "_write_buffer",
     )
 
     def __init__(
@@ -102,6 +86,7 @@ class MappedFile(HeldResource):
         self._write_buffer: WriteBuffer | None = None
         self._is_unlinked = False
         self._is_locked = False
+        self._owes_zeros = False  # nobody has looked behind `wrote` yet
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, {self.flushed}/{self.committed}/{self.wrote})"
@@ -172,6 +157,8 @@ class MappedFile(HeldResource):
             end = self.size
         start = min(self.wrote, self.allocated)
         with self._writer() as writer:
+            if self._owes_zeros:
+                self._zero_rest(writer, self.wrote)
             writer.allocate(start, end - start)
         if self._traits.is_sparse:
             self.advise(_SPARSE_ADVICE)
@@ -308,12 +295,18 @@ class MappedFile(HeldResource):
         self.commit(0)
         failpoint.hit("truncate.before")
         with self._writer() as writer:
-            has_changed = writer.zero(position, self.size - position)
-            if has_changed or self._traits.is_durable:
-                writer.sync()  # the bytes before the cut, too: `flushed` will claim them
+            self._zero_rest(writer, position)
         self.wrote = self.committed = self.flushed = position
         self.allocated = min(self.allocated, position)
         failpoint.hit("truncate.after")
+
+    def end_at(self, position: int) -> None:
+        """Make this position the end, as `cut` does; the zeros come before the next append."""
+        assert 0 <= position <= self.wrote, f"{self!r} has no position {position}"
+        self.commit(0)
+        self.wrote = self.committed = self.flushed = position
+        self.allocated = min(self.allocated, position)
+        self._owes_zeros = True
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -430,6 +423,12 @@ class MappedFile(HeldResource):
                 raise
             # The file was removed between the hold and the opening of its name.
         failpoint.hit("flush.after")
+
+    def _zero_rest(self, writer: Writer, position: int) -> None:
+        has_changed = writer.zero(position, self.size - position)
+        if has_changed or self._traits.is_durable:
+            writer.sync()  # the bytes before the cut, too: `flushed` will claim them
+        self._owes_zeros = False
 
     def _warm(self, stop: Callable[[], bool], sync_every: int) -> bool:
         mapped = self._map or self._map_now()

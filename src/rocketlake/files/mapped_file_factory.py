@@ -1,9 +1,12 @@
 """Where all mapped files come from."""
 
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from rocketlake.clock import Clock
+from rocketlake.errors import FlushFailedError
 from rocketlake.files.mapped_file import LOG_FILES, FilePlace, FileTraits, MappedFile, WriteBuffer
 from rocketlake.files.ops import FileOps
 
@@ -34,6 +37,8 @@ class MappedFileMaker:
         self._clock = clock
         self._traits = traits
         self._lend = lend
+        self._guard = threading.Lock()
+        self._unsynced: set[Path] = set()  # directories with names that are not on the disk
 
     def create(self, place: FilePlace) -> MappedFile:
         """Make a new file.
@@ -41,6 +46,8 @@ class MappedFileMaker:
         Raises:
             DiskFullError: there is no space; nothing is left behind.
         """
+        if not self._traits.is_durable:
+            self._note_names(place.path)
         self._ops.mkdirs(place.path.parent, is_durable=self._traits.is_durable)
         file = MappedFile(self._ops, self._clock, place, self._traits)
         lent = self._lend() if self._lend is not None else None
@@ -55,3 +62,40 @@ class MappedFileMaker:
     def open(self, place: FilePlace) -> MappedFile:
         """Take a file that exists, full as far as anybody knows; it is mapped when it is needed."""
         return MappedFile(self._ops, self._clock, place, self._traits)
+
+    def sync_names(self) -> None:
+        """Have the names of all files made so far on the disk, and those of their directories.
+
+        Why: files that can be made again get no sync of their own when they are made. Before
+        anybody says that what is in them is safe, their names must be.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        with self._guard:
+            places, self._unsynced = self._unsynced, set()
+        try:
+            for place in sorted(places):
+                self._sync_dir(place)
+        except FlushFailedError:
+            with self._guard:
+                self._unsynced |= places
+            raise
+
+    def _note_names(self, path: Path) -> None:
+        """Remember the directory of a new file, and those of the directories made for it."""
+        new = {path.parent}
+        for place in path.parents:
+            if self._ops.stat(place) is not None:
+                break
+            new.add(place.parent)
+        with self._guard:
+            self._unsynced |= new
+
+    def _sync_dir(self, place: Path) -> None:
+        try:
+            self._ops.sync_dir(place)
+        except FlushFailedError:
+            if self._ops.stat(place) is not None:
+                raise
+            # It was removed meanwhile, and its names with it.

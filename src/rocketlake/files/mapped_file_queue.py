@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct as Layout
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake import failpoint
 from rocketlake.clock import Clock
@@ -85,14 +85,20 @@ class MappedFileQueue:
         self._ops = ops
         self._clock = clock
         self._factory = factory
-        self._paths = QueuePaths((paths,)) if isinstance(paths, Path) else paths
         self._preallocator = preallocator
-        self._candidates = sorted(set(self._paths.writable) - set(self._paths.read_only), key=str)
+        if isinstance(paths, Path):  # Why: there may be ten thousand of these
+            self._paths = QueuePaths((paths,))
+            self._candidates = [paths]
+        else:
+            writable, read_only = (tuple(dict.fromkeys(found)) for found in structs.astuple(paths))
+            self._paths = QueuePaths(writable, read_only)
+            self._candidates = sorted(set(writable) - set(read_only), key=str)
         if not self._candidates:
             raise ValueError("a queue of files needs a directory that is not read-only")
         self.file_size = file_size
         self.files: tuple[MappedFile, ...] = ()
         self.full_paths: frozenset[Path] = frozenset()  # set by retention; get no new files
+        self.expired_count = 0  # files deleted by `delete_expired`
         self.flushed_where = 0
         self.committed_where = 0
         self.store_timestamp = 0  # of the last record that a thorough flush has covered
@@ -103,16 +109,18 @@ class MappedFileQueue:
 
     # --- loading ---------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, is_clean: bool = True) -> None:
         """Take the files that exist, each as full; recovery finds the true end and truncates.
 
-        Empty files at the end, which a crash leaves, are removed.
+        Empty files at the end, which a crash leaves, are removed. After an unclean stop an empty
+        one before the end goes, too, and all behind it: a flush goes file by file and would have
+        given it its size, so that none of them was flushed.
 
         Raises:
             FileSizeError: a file has another size than the queue's files have.
             StoreError: two files begin at the same offset.
         """
-        places = self._find_places()
+        places = self._find_places(is_clean=is_clean)
         for before, after in pairwise(places):
             if before.base_offset == after.base_offset:
                 raise StoreError(f"two files for one offset: {before.path} and {after.path}")
@@ -122,6 +130,8 @@ class MappedFileQueue:
     def check_self(self) -> list[FileGap]:
         """Return where neighbouring files do not fit together."""
         files = self.files
+        if len(files) < 2:
+            return []
         return [
             FileGap(before.path, after.path, after.base_offset - before.base_offset)
             for before, after in pairwise(files)
@@ -253,8 +263,10 @@ class MappedFileQueue:
 
     # --- cutting and deleting --------------------------------------------------------------------
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, *, is_late: bool = False) -> None:
         """Make an offset the end: later files are removed, later bytes become zeros, on the disk.
+
+        With `is_late` the bytes become zeros when the last file is appended to, and not before.
 
         Raises:
             FlushFailedError: the zeros may not be on the disk.
@@ -263,7 +275,10 @@ class MappedFileQueue:
             while self.files and self.files[-1].base_offset > offset:
                 self._drop(self.files[-1], _TRUNCATE_FORCE_MS)
             if self.files and offset < self.files[-1].base_offset + self.files[-1].wrote:
-                self._cut_last(offset - self.files[-1].base_offset)
+                if is_late:
+                    self.files[-1].end_at(offset - self.files[-1].base_offset)
+                else:
+                    self._cut_last(offset - self.files[-1].base_offset)
             self.flushed_where = min(self.flushed_where, offset)
             self.committed_where = min(self.committed_where, offset)
 
@@ -274,10 +289,13 @@ class MappedFileQueue:
         self.truncate(offset)
         return True
 
-    def delete_expired(self, expiry: Expiry, wait: Waiter, *, is_forced: bool = False) -> int:
+    def delete_expired(
+        self, expiry: Expiry, wait: Waiter, *, is_forced: bool = False, below: int | None = None
+    ) -> int:
         """Delete the oldest files that are older than allowed, or any if forced; return how many.
 
-        The last file stays. `wait` is called between two files and can end the round.
+        The last file stays, and what does not end at or before the offset `below`. `wait` is called
+        between two files and can end the round.
 
         Raises:
             FileAccessError: a file cannot be removed; it stays in the queue.
@@ -288,11 +306,14 @@ class MappedFileQueue:
         for file in self.files[:-1]:
             if deleted == expiry.batch_max:
                 break
+            if below is not None and file.base_offset + self.file_size > below:
+                break
             if not is_forced and file.last_modified_ms() > latest_ms:
                 break
             if deleted and wait(expiry.pause_ms / 1000):
                 break
             self._drop(file, expiry.force_after_ms)
+            self.expired_count += 1
             deleted += 1
         return deleted
 
@@ -381,28 +402,34 @@ class MappedFileQueue:
         """Return the file to go on with; the first if the one before it was deleted meanwhile."""
         return self.find(where, first_if_missing=where < self.min_offset)
 
-    def _find_places(self) -> list[FilePlace]:
-        entries = self._find_entries()
-        while entries and entries[-1].size == 0:
-            empty = entries.pop()
-            if empty.path.parent not in self._paths.read_only:
-                log.warning("empty last file removed path=%s", empty.path)
-                self._ops.unlink(empty.path)
-                self._ops.sync_dir(empty.path.parent)
-        for entry in entries:
+    def _find_places(self, *, is_clean: bool) -> list[FilePlace]:
+        found = self._find_files()
+        empty = [number for number, (_, entry) in enumerate(found) if entry.size == 0]
+        whole = len(found) if is_clean or not empty else empty[0]
+        while found and (found[-1][1].size == 0 or len(found) > whole):
+            last = found.pop()[1]
+            if last.path.parent not in self._paths.read_only:
+                what = "empty last file" if last.size == 0 else "file behind an empty one"
+                log.warning("%s removed path=%s", what, last.path)
+                self._ops.unlink(last.path)
+                self._ops.sync_dir(last.path.parent)
+        for _, entry in found:
             if entry.size != self.file_size:
                 raise FileSizeError(str(entry.path), size=entry.size, expected=self.file_size)
-        return [FilePlace(entry.path, int(entry.name), entry.size) for entry in entries]
+        return [FilePlace(entry.path, base, entry.size) for base, entry in found]
 
-    def _find_entries(self) -> list[Entry]:
-        paths = dict.fromkeys((*self._paths.writable, *self._paths.read_only))
+    def _find_files(self) -> list[tuple[int, Entry]]:
+        """List the files with the offsets they are named by, in their order."""
+        read_only = (path for path in self._paths.read_only if path not in self._paths.writable)
         found = [
-            entry
-            for path in paths
+            (base, entry)
+            for path in (*self._paths.writable, *read_only)
             for entry in self._ops.entries(path)
-            if not entry.is_dir and names.parse_offset_name(entry.name) is not None
+            if not entry.is_dir and (base := names.parse_offset_name(entry.name)) is not None
         ]
-        return sorted(found, key=lambda entry: (int(entry.name), str(entry.path)))
+        if len(found) > 1:
+            found.sort(key=lambda item: (item[0], str(item[1].path)))
+        return found
 
     def _place(self, base_offset: int) -> FilePlace:
         # Compat: MultiPathMappedFileQueue chooses the directory of a new file so.

@@ -9,8 +9,9 @@
 import errno
 import fcntl
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Final, Protocol
@@ -35,6 +36,8 @@ __all__ = [
     "Writer",
 ]
 
+_NAME_OF: Final = attrgetter("name")
+_NAMELESS: Final = getattr(os, "O_TMPFILE", os.O_CREAT | os.O_EXCL)  # the latter is refused
 _MODE: Final = 0o666  # what the user's mask leaves of it, as for Java
 
 
@@ -222,12 +225,11 @@ class PosixFileOps:
             StoreNotFoundError: it may not be listed.
         """
         try:
-            found = list(_scan(path))
+            return _scan(path)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise _unreadable(path, error) from error
-        return sorted(found, key=lambda entry: entry.name)
 
     def stat(self, path: Path) -> Entry | None:
         """Look at one path; None if nothing is there.
@@ -275,10 +277,7 @@ class PosixFileOps:
 
     def open_writer(self, path: Path) -> Writer:
         """Open a file that exists for reading and writing."""
-        try:
-            return PosixWriter(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        except OSError as error:
-            raise failed("cannot open for writing", path, error) from error
+        return _open_writer(path)
 
     def create(self, path: Path, size: int, *, is_sparse: bool = False) -> Writer:
         """Make a new file of zeros, with space on the disk unless it is sparse.
@@ -286,22 +285,50 @@ class PosixFileOps:
         Raises:
             DiskFullError: there is no space; nothing is left behind.
         """
+        if size:
+            writer = self._create_whole(path, size, is_sparse=is_sparse)
+            if writer is not None:
+                return writer
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             writer = PosixWriter(path, os.open(path, flags, _MODE))
         except OSError as error:
             raise failed("cannot create", path, error, size) from error
         try:
-            # Order: first the length, in one step. A crash leaves a file of no length or of the
-            # full one, never one that loading must refuse.
-            writer.truncate(size)
-            if size and not is_sparse:
-                writer.allocate(0, size)
+            _take_space(writer, size, is_sparse=is_sparse)
         except BaseException:
             writer.close()
             path.unlink(missing_ok=True)
             raise
         return writer
+
+    def _create_whole(self, path: Path, size: int, *, is_sparse: bool) -> Writer | None:
+        """Make a file that has no name before it has its length; None where that is not possible.
+
+        Why: a process that is killed in between leaves no empty file, which RocketMQ refuses to
+        load.
+        """
+        try:
+            descriptor = os.open(path.parent, _NAMELESS | os.O_RDWR | os.O_CLOEXEC, _MODE)
+        except OSError:  # the file system cannot, or the directory is not there: told elsewhere
+            return None
+        writer = PosixWriter(path, descriptor)
+        try:
+            _take_space(writer, size, is_sparse=is_sparse)
+            # Why src_dir_fd: without one, links are not followed whatever is asked for.
+            os.link(
+                *(f"/proc/self/fd/{descriptor}", path),
+                src_dir_fd=descriptor,
+                follow_symlinks=True,
+            )
+        except FileExistsError as error:
+            raise failed("cannot create", path, error, size) from error
+        except OSError:  # no /proc
+            return None
+        finally:
+            writer.close()
+        # Why: through the first descriptor it is shown as deleted, in lsof and maps, for ever.
+        return _open_writer(path)
 
     def mkdirs(self, path: Path, *, is_durable: bool = True) -> None:
         """Make a directory and those above it, as far as they are missing."""
@@ -387,8 +414,12 @@ class PosixFileOps:
         except OSError as error:
             writer.close()
             raise failed("cannot lock", path, error) from error
-        writer.write(0, content)
-        writer.sync()
+        try:
+            writer.write(0, content)
+            writer.sync()
+        except BaseException:
+            writer.close()
+            raise
         return writer
 
     def lock_holder(self, path: Path) -> int | None:
@@ -417,6 +448,21 @@ class PosixFileOps:
             raise failed(f"cannot have {size} bytes", Path("memory"), error) from error
 
 
+def _open_writer(path: Path) -> PosixWriter:
+    try:
+        return PosixWriter(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        raise failed("cannot open for writing", path, error) from error
+
+
+def _take_space(writer: PosixWriter, size: int, *, is_sparse: bool) -> None:
+    # Order: first the length, in one step. A crash leaves a file of no length or of the full one,
+    # never one that loading must refuse.
+    writer.truncate(size)
+    if size and not is_sparse:
+        writer.allocate(0, size)
+
+
 def physical_memory_size() -> int | None:
     """Return how many bytes of memory the machine has; None where it does not say."""
     try:
@@ -426,17 +472,25 @@ def physical_memory_size() -> int | None:
     return size if size > 0 else None
 
 
-def _scan(path: Path) -> Iterator[Entry]:
-    with os.scandir(path) as found:
-        for item in found:
-            try:
-                yield _entry(path / item.name)
-            except FileNotFoundError:
-                continue  # deleted between listing and looking
+def _scan(path: Path) -> list[Entry]:
+    # Why: there may be ten thousand directories, and a path costs more than to look at its file.
+    with os.scandir(path) as items:
+        named = sorted(items, key=_NAME_OF)
+    found = []
+    for item in named:
+        try:
+            status = item.stat()
+        except FileNotFoundError:
+            continue  # deleted between listing and looking
+        found.append(_as_entry(path / item.name, status))
+    return found
 
 
 def _entry(path: Path) -> Entry:
-    found = path.stat()
+    return _as_entry(path, path.stat())
+
+
+def _as_entry(path: Path, found: os.stat_result) -> Entry:
     size = found.st_size if S_ISREG(found.st_mode) else 0
     return Entry(path, S_ISDIR(found.st_mode), size, found.st_mtime_ns // 1_000_000)
 

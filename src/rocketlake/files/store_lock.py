@@ -2,13 +2,14 @@
 
 1. The lock is Java's: byte 0 of `lock`, so that RocketMQ and RocketLake exclude each other.
 2. The system grants it to one process as often as it asks, and takes it away when any descriptor of
-   the file is closed. So a registry says no first, and nobody else opens `lock`.
+   the file is closed. So a registry says no first, and nobody else opens `lock`. It knows the file
+   and its directory: a `lock` that somebody has removed, or replaced, opens no second door.
 3. A fork inherits objects and descriptors, but no lock: it is nobody's owner here.
 """
 
 import os
 import threading
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -24,11 +25,21 @@ _CONTENT: Final = b"lock"
 
 
 class _Registry:
-    """Lock files and the processes that hold them; a fork inherits a copy."""
+    """Lock files, their directories, and the processes that hold them; a fork inherits a copy."""
 
     def __init__(self) -> None:
         self.owners: dict[FileIdentity, int] = {}
         self.guard = threading.Lock()
+
+    def is_held(self, identities: Collection[FileIdentity], pid: int) -> bool:
+        """Tell whether a process holds one of these."""
+        return any(self.owners.get(identity) == pid for identity in identities)
+
+    def forget(self, identities: Collection[FileIdentity], pid: int) -> None:
+        """A process holds these no more."""
+        for identity in identities:
+            if self.owners.get(identity) == pid:
+                del self.owners[identity]
 
     def renew_guard(self) -> None:
         """Forget a thread that was inside when the process forked: it is not in the fork."""
@@ -49,7 +60,7 @@ class StoreLock:
         self._ops = ops
         self._path = root / names.LOCK
         self._lock: FileLock | None = None
-        self._identity: FileIdentity | None = None
+        self._identities: set[FileIdentity] = set()
         self._pid = 0
 
     @property
@@ -65,15 +76,14 @@ class StoreLock:
         """
         pid = os.getpid()
         with _registry.guard:
-            identity = self._ops.identity(self._path)
-            if identity is not None and _registry.owners.get(identity) == pid:
+            if _registry.is_held(self._find_identities(), pid):
                 raise StoreLockedError(str(self._path), pid, is_own=True)
             lock = self._ops.lock(self._path, _CONTENT)
             if lock is None:
                 raise StoreLockedError(str(self._path), self._find_holder())
             self._lock, self._pid = lock, pid
-            self._identity = self._ops.identity(self._path)
-            _registry.owners[self._identity] = pid
+            self._identities = self._find_identities()
+            _registry.owners |= dict.fromkeys(self._identities, pid)
 
     def release(self) -> None:
         """Give the lock back; nothing if it is not held."""
@@ -81,9 +91,14 @@ class StoreLock:
             lock, self._lock = self._lock, None
             if lock is None:
                 return
-            if self._pid == os.getpid() and _registry.owners.get(self._identity) == self._pid:
-                del _registry.owners[self._identity]
+            if self._pid == os.getpid():
+                _registry.forget(self._identities, self._pid)
             lock.close()
+
+    def _find_identities(self) -> set[FileIdentity]:
+        """Return what is the same for all names of the lock and of its directory."""
+        found = (self._ops.identity(path) for path in (self._path, self._path.parent))
+        return {identity for identity in found if identity is not None}
 
     def _find_holder(self) -> int | None:
         """Return the other process; None where the system does not tell, as across containers."""

@@ -2,6 +2,7 @@
 
 import zlib
 from enum import IntEnum
+from typing import IO
 
 from rocketlake.model import flags
 
@@ -63,6 +64,13 @@ def deflate(body: bytes, kind: Compression, *, level: int = 5) -> bytes:
 
         return zstandard.ZstdCompressor(level=level).compress(body)
     return zlib.compress(body, level)
+
+
+def zstd_stream(stream: IO[bytes]) -> IO[bytes]:
+    """Return a stream whose bytes go compressed into another one, which stays open."""
+    import zstandard  # noqa: PLC0415
+
+    return zstandard.ZstdCompressor(level=3).stream_writer(stream, closefd=False)
 
 
 def flagged(sys_flag: int, kind: Compression) -> int:

@@ -164,6 +164,15 @@ class CorruptUnit(Struct, frozen=True, kw_only=True):
         return f"{self.path} at {self.position}: {self.reason} (queue offset {self.queue_offset})"
 
 
+class Gone(Struct, frozen=True):
+    """Messages of a queue that a read stepped over because they were deleted."""
+
+    first: int
+    """Queue offset of the first of them."""
+    end: int
+    """Queue offset behind the last of them."""
+
+
 class GetResult(Struct, frozen=True, kw_only=True):
     """How a read ended: the messages, where to go on, and where the queue begins and ends."""
 
@@ -175,6 +184,7 @@ class GetResult(Struct, frozen=True, kw_only=True):
     suggest_replica: bool = False
     """The messages are no longer in memory: a replica may be asked instead."""
     corrupt: Sequence[CorruptUnit] = ()
+    gone: Sequence[Gone] = ()
 
     @property
     def is_found(self) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rocketlake.clock import Clock
-from rocketlake.files.mapped_file import LOG_FILES
+from rocketlake.files.mapped_file import LOG_FILES, MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue, QueuePaths
 from rocketlake.files.ops import FileOps
@@ -26,6 +26,7 @@ from rocketlake.store.flush import (
     QueueFlush,
     Rhythm,
 )
+from rocketlake.store.index_catch_up import IndexCatchUp
 from rocketlake.store.index_file import IndexShape
 from rocketlake.store.index_file_set import IndexFileSet
 from rocketlake.store.options import BrokerRole, FlushMode, StoreOptions
@@ -33,6 +34,9 @@ from rocketlake.store.page_feeder import PageFeeder
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.put_path import PutParts, Putter
 from rocketlake.store.queue_offsets import QueueOffsets
+from rocketlake.store.retention.disks import Disks
+from rocketlake.store.retention.rules import Limits
+from rocketlake.store.retention.service import Retention, RetentionParts
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.stats_sampler import StatsSampler
@@ -86,12 +90,14 @@ class Parts(Struct, frozen=True):
     log_parts: LogParts
     queues: ConsumeQueueSet
     index: IndexFileSet | None
+    index_catch_up: IndexCatchUp | None
     offsets: QueueOffsets
     dispatcher: Dispatcher
     queue_flush: QueueFlush
     durability: Durability
     putter: Putter
     sampler: StatsSampler
+    retention: Retention
 
     @property
     def log(self) -> CommitLog:
@@ -109,7 +115,10 @@ def assemble(base: Base) -> Parts:
     log_parts = make_log(base, checkpoint, flags)
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
-    dispatcher = _make_dispatcher(base, log_parts.log, queues, (index, flags))
+    catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
+    dispatcher = _make_dispatcher(base, log_parts.log, queues, (catch_up, flags))
+    if catch_up is not None:
+        catch_up.attach(dispatcher)
     durability = _make_durability(base, log_parts, dispatcher)
     offsets = QueueOffsets()
     put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability)
@@ -120,12 +129,14 @@ def assemble(base: Base) -> Parts:
         log_parts=log_parts,
         queues=queues,
         index=index,
+        index_catch_up=catch_up,
         offsets=offsets,
         dispatcher=dispatcher,
         queue_flush=_make_queue_flush(base, queues, dispatcher, checkpoint),
         durability=durability,
         putter=Putter(put_parts, options, clock),
         sampler=StatsSampler(stats, clock),
+        retention=_make_retention(base, log_parts, dispatcher, (queues, index, flags)),
     )
 
 
@@ -161,7 +172,6 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
         clock,
         reads_ahead=options.data_read_ahead_enable,
         is_synced=is_synced,
-        on_roll=feeder.roll,
         on_ahead=feeder.wakeup,
     )
     if options.duplication_enable and not options.read_un_committed:
@@ -231,7 +241,7 @@ def _make_dispatcher(
     base: Base,
     log: CommitLog,
     queues: ConsumeQueueSet,
-    rest: tuple[IndexFileSet | None, RunningFlags],
+    rest: tuple[IndexCatchUp | None, RunningFlags],
 ) -> Dispatcher:
     options = base.options
     index, flags = rest
@@ -266,6 +276,30 @@ def _make_queue_flush(
         ),
         clock=base.clock,
     )
+
+
+def _make_retention(
+    base: Base,
+    log_parts: LogParts,
+    dispatcher: Dispatcher,
+    rest: tuple[ConsumeQueueSet, IndexFileSet | None, RunningFlags],
+) -> Retention:
+    options = base.options
+
+    def settle() -> None:
+        log_parts.flusher.flush_all()
+        dispatcher.catch_up(log_parts.files.flushed_where)
+
+    parts = RetentionParts(log_parts.log, *rest, dispatcher.reach, settle)
+    disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
+    retention = Retention(parts, disks, options, base.clock)
+
+    def roll(file: MappedFile) -> None:
+        log_parts.feeder.roll(file)
+        retention.wakeup()  # a file more may be one too many
+
+    parts.log.on_roll = roll
+    return retention
 
 
 def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) -> Durability:

@@ -79,7 +79,7 @@ class CommitLog:
         self._reads_ahead = reads_ahead
         self._ahead_step = SYNCED_AHEAD_STEP if is_synced else AHEAD_STEP
         self._first_step = 0 if is_synced else AHEAD_STEP
-        self._on_roll = on_roll
+        self.on_roll = on_roll  # is told of each file that is full
         self._on_ahead = on_ahead
         self._lock = threading.Lock()
         self._is_closed = False
@@ -353,8 +353,8 @@ class CommitLog:
         """End a file with a blank record and return the next one."""
         file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
         self._let_go()
-        if self._on_roll is not None:
-            self._on_roll(file)
+        if self.on_roll is not None:
+            self.on_roll(file)
         return self._next_file()
 
     def _let_go(self) -> None:

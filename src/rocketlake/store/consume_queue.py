@@ -47,15 +47,15 @@ class ConsumeQueue(UnitQueue):
 
     # --- opening ---------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, is_clean: bool = True) -> None:
         """Take the files that exist, each as full; `recover` finds the true end.
 
         Raises:
             FileSizeError: a file has another size than the queue's files have.
         """
-        super().load()
+        super().load(is_clean=is_clean)
         if self.ext is not None:
-            self.ext.load()
+            self.ext.load(is_clean=is_clean)
 
     def recover(self, *, is_clean: bool = False) -> None:
         """Find the last valid unit and cut behind it; after a clean stop that is searched."""
@@ -68,6 +68,13 @@ class ConsumeQueue(UnitQueue):
         """Drop the units of records that begin at or behind a log offset."""
         before = self.max_offset
         super().truncate(log_offset)
+        if self.ext is not None and self.max_offset != before:
+            self._cut_ext(self.ext)
+
+    def distrust(self, log_offset: int, *, keeps_first: bool = False) -> None:
+        """Drop all units but those up to the first one that points to a log offset or behind it."""
+        before = self.max_offset
+        super().distrust(log_offset, keeps_first=keeps_first)
         if self.ext is not None and self.max_offset != before:
             self._cut_ext(self.ext)
 
@@ -121,6 +128,14 @@ class ConsumeQueue(UnitQueue):
                     for row in rows
                 ]
                 self._append(packed(part, UNIT_DTYPE))
+
+    def fill_gap(self, number: int, physical_offset: int) -> None:
+        """Keep places up to a queue offset for messages that the log has lost.
+
+        Their units point to where the records were, as they do where only the log lost them.
+        """
+        lost = QueueUnit(physical_offset, 1, 0).encode()
+        self._append(memoryview(lost * max(number - self.max_offset, 0)))
 
     def append_packed(  # noqa: PLR0917 - called for every queue of every round
         self,
@@ -184,6 +199,10 @@ class ConsumeQueue(UnitQueue):
     def mapped_size(self) -> int:
         """How many bytes the files have together, those of the extension included."""
         return super().mapped_size + (self.ext.mapped_size if self.ext is not None else 0)
+
+    def is_due(self, least_pages: int) -> bool:
+        """Tell whether `flush` may have something to do."""
+        return self.ext is not None or super().is_due(least_pages)
 
     def flush(self, least_pages: int) -> bool:
         """Have units on the disk if enough are new, any with 0; tell whether something moved.

@@ -47,9 +47,9 @@ class ConsumeQueueExt:
         """How many bytes the files have together."""
         return self._files.mapped_size
 
-    def load(self) -> None:
-        """Take the files that exist."""
-        self._files.load()
+    def load(self, *, is_clean: bool = True) -> None:
+        """Take the files that exist; after an unclean stop, those that were flushed."""
+        self._files.load(is_clean=is_clean)
 
     # --- units -----------------------------------------------------------------------------------
 

@@ -2,23 +2,26 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Iterable, Iterator
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.errors import StoreError
+from rocketlake.files.crew import for_each
 from rocketlake.files.mapped_file import QUEUE_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue, Waiter
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout, names
+from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.consume_queue_ext import ConsumeQueueExt
+from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.stats import SparseLog
 from rocketlake.store.unit_files import UnitFiles
 from rocketlake.store.unit_kind import BATCHED, PLAIN, UnitKind
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 
 AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
+_FLUSH_THREADS: Final = 16
+_FLUSHED_TOGETHER: Final = 32  # fewer queues are not worth a thread
 _FAMILIES: Final = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.CONSUME_QUEUE_EXT)
 
 
@@ -108,8 +113,10 @@ class ConsumeQueueSet:
 
     # --- opening ---------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, is_clean: bool = True) -> None:
         """Find the queues on the disk and take their files, which are opened when needed.
+
+        After an unclean stop files that were never flushed may have lost their sizes, and go.
 
         Raises:
             FileSizeError: a file has another size than the files of its family have.
@@ -122,8 +129,9 @@ class ConsumeQueueSet:
         for is_batch, family in enumerate(_FAMILIES[:2]):
             for place in self._directory.queue_dirs(family):
                 key = QueueKey(place.topic, place.queue_id)
-                queue = self._make(key, is_batch=bool(is_batch), has_ext=key in extended)
-                queue.load()
+                has_ext = key in extended
+                queue = self._make(key, place.path, is_batch=bool(is_batch), has_ext=has_ext)
+                queue.load(is_clean=is_clean)
                 other = self._queues.get(key)
                 if other is not None and other.mapped_size and queue.mapped_size:
                     raise StoreError(
@@ -138,20 +146,55 @@ class ConsumeQueueSet:
 
         After a clean stop little is read: the end is searched, not walked to.
         """
-        queues = self._all()
-        if workers > 1:
-            with ThreadPoolExecutor(workers, thread_name_prefix="recover-queues") as pool:
-                for _ in pool.map(lambda queue: queue.recover(is_clean=is_clean), queues):
-                    pass
-        else:
-            for queue in queues:
-                queue.recover(is_clean=is_clean)
+        for_each(
+            lambda queue: queue.recover(is_clean=is_clean),
+            self._all(),
+            threads=workers,
+            name="recover-queues",
+        )
         return self.max_physical_offset
 
     def truncate(self, log_offset: int) -> None:
         """Drop the units of records that begin at or behind a log offset."""
         for queue in self._all():
             queue.truncate(log_offset)
+
+    def first_units(self) -> Iterator[tuple[QueueKey, int, QueueUnit]]:
+        """Yield the first unit of each plain queue, with its number; it may be anything."""
+        for key, queue in self.items():
+            found = None if queue.is_batch else queue.first_unit()
+            if found is not None:
+                yield (key, *found)
+
+    def distrust(self, log_offset: int, firsts: Container[QueueKey] = ()) -> None:
+        """Drop all units but those up to the first one that points to a log offset or behind it.
+
+        Unlike `truncate` this asks nothing of the units that go: they may be anything. The first
+        units of the queues `firsts` stay: the log vouches for them.
+        """
+        for key, queue in self.items():
+            queue.distrust(log_offset, keeps_first=key in firsts)
+
+    def bounds(self) -> dict[QueueKey, QueueBounds]:
+        """Return what each queue has."""
+        return {key: queue.bounds for key, queue in self.items()}
+
+    def broken(self) -> list[QueueKey]:
+        """Return the queues that lack a file between two others."""
+        return [key for key, queue in self.items() if queue.files.check_self()]
+
+    def reset(self, keys: Iterable[QueueKey]) -> None:
+        """Empty queues, which are then made again from the log."""
+        for key in keys:
+            queue = self._queues.get(key)
+            if queue is not None:
+                queue.destroy()
+
+    def fill_gap(self, key: QueueKey, number: int, physical_offset: int) -> None:
+        """Let a plain queue that ends before a hole in the log go on with an offset behind it."""
+        queue = self._queues.get(key)
+        if isinstance(queue, ConsumeQueue) and 0 <= queue.max_physical_offset <= physical_offset:
+            queue.fill_gap(number, physical_offset)
 
     # --- keeping ---------------------------------------------------------------------------------
 
@@ -163,10 +206,20 @@ class ConsumeQueueSet:
     def flush(self, least_pages: int) -> bool:
         """Have units on the disk where enough are new, all with 0; tell whether anything moved.
 
+        With 0 the names of their files are on the disk, too.
+
         Raises:
             FlushFailedError: some may not be there.
         """
-        return _any(queue.flush(least_pages) for queue in self._all())
+        due = [queue for queue in self._all() if queue.is_due(least_pages)]
+        # Why: a flush is mostly waiting, and a file system writes what many wait for in one go.
+        threads = _FLUSH_THREADS if len(due) >= _FLUSHED_TOGETHER else 1
+        moved = for_each(
+            lambda queue: queue.flush(least_pages), due, threads=threads, name="flush-queues"
+        )
+        if least_pages <= 0:
+            self._factory.sync_names()
+        return True in moved
 
     def delete_expired(self, log_min: int, wait: Waiter | None = None, *, pause_ms: int = 0) -> int:
         """Delete files whose messages the log no longer holds; return how many.
@@ -219,33 +272,35 @@ class ConsumeQueueSet:
                 ops.rmdir(self._directory.path(family) / topic)
         return len(dropped)
 
-    def _make(self, key: QueueKey, *, is_batch: bool, has_ext: bool = False) -> AnyQueue:
+    def _make(
+        self, key: QueueKey, path: Path | None = None, *, is_batch: bool, has_ext: bool = False
+    ) -> AnyQueue:
         shape = self._shape
         is_4x = shape.is_4x
+        path = path or self._path(
+            names.BATCH_CONSUME_QUEUE if is_batch else names.CONSUME_QUEUE, key
+        )
         if is_batch:
-            files = self._files(names.BATCH_CONSUME_QUEUE, key, shape.batch_file_size)
-            return BatchConsumeQueue(key, self._units(files, BATCHED), self._notes, is_4x=is_4x)
+            units = self._units(self._files(path, shape.batch_file_size), BATCHED)
+            return BatchConsumeQueue(key, units, self._notes, is_4x=is_4x)
         ext = None
         if has_ext or shape.has_ext:
-            side = self._files(names.CONSUME_QUEUE_EXT, key, shape.ext_file_size)
+            side = self._files(self._path(names.CONSUME_QUEUE_EXT, key), shape.ext_file_size)
             ext = ConsumeQueueExt(self._directory.ops, side)
-        units = self._units(self._files(names.CONSUME_QUEUE, key, shape.file_size), PLAIN)
+        units = self._units(self._files(path, shape.file_size), PLAIN)
         return ConsumeQueue(key, units, self._notes, ext=ext, is_4x=is_4x)
 
     def _units(self, files: MappedFileQueue, kind: UnitKind) -> UnitFiles:
         return UnitFiles(self._directory.ops, files, kind)
 
-    def _files(self, family: str, key: QueueKey, file_size: int) -> MappedFileQueue:
-        path = self._directory.path(family) / key.topic / str(key.queue_id)
+    def _files(self, path: Path, file_size: int) -> MappedFileQueue:
         ops = self._directory.ops
         return MappedFileQueue(ops, self._clock, self._factory, path, file_size=file_size)
+
+    def _path(self, family: str, key: QueueKey) -> Path:
+        return self._directory.path(family) / key.topic / str(key.queue_id)
 
 
 def is_queue_name(topic: str) -> bool:
     """Tell whether a topic can be the name of a directory, and of none but its own."""
     return topic not in {"", ".", ".."} and not set(topic) & {"/", "\0"}
-
-
-def _any(moved: Iterable[bool]) -> bool:
-    """Ask all, unlike `any`."""
-    return True in list(moved)

@@ -99,6 +99,10 @@ class Dispatcher(BackgroundService):
         """How many confirmed bytes are not dispatched yet."""
         return max(self._log.confirm_offset - self.dispatched_where, 0)
 
+    def reach(self) -> int:
+        """Return the offset below which queues and index have everything."""
+        return self.dispatched_where
+
     # --- the thread ------------------------------------------------------------------------------
 
     def pause_s(self) -> float | None:
@@ -136,6 +140,8 @@ class Dispatcher(BackgroundService):
             self.dispatch_range(start, min(end, self._log.confirm_offset))
             if self._is_failing:
                 log.info("dispatch goes on offset=%d", self.dispatched_where)
+                # Why: as a rule the disk was full. The reference would have to be restarted.
+                self._flags.clear(RunningFlag.LOGICS_QUEUE_ERROR)
             self._is_failing = False
             self._tries = 0
             self.error = None
@@ -241,5 +247,8 @@ class Dispatcher(BackgroundService):
         self.error = str(error)
         if self._tries == 1:
             log.warning("dispatch waits offset=%d reason=%s", self.dispatched_where, error)
-        if self._tries == _TRIES_MAX and self._flags.mark(RunningFlag.LOGICS_QUEUE_ERROR):
+        is_new = self._tries >= _TRIES_MAX and self._flags.mark(
+            RunningFlag.LOGICS_QUEUE_ERROR, f"queues or index cannot be written: {error}"
+        )
+        if is_new:
             log.error("dispatch failed, puts are refused tries=%d reason=%s", _TRIES_MAX, error)

@@ -9,7 +9,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from rocketlake.clock import Clock
 from rocketlake.errors import FlushFailedError
 from rocketlake.files.mapped_file import INDEX_FILES
 from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
+from rocketlake.files.mapped_file_queue import Waiter
 from rocketlake.files.ops import FileOps
 from rocketlake.files.service import BackgroundService
 from rocketlake.format import names
@@ -90,24 +91,31 @@ class IndexFileSet:
 
     # --- loading ---------------------------------------------------------------------------------
 
-    def load(self, *, is_clean: bool, checkpoint: IndexCheckpoint) -> None:
+    def load(
+        self, *, is_clean: bool, checkpoint: IndexCheckpoint, expected: Collection[str] = ()
+    ) -> None:
         """Take the files that exist, as far as they can be trusted, and remove the others.
 
-        After an unclean stop something is always missing; without any file, everything.
+        After an unclean stop something is always missing; without any file, everything; without
+        one of those `expected` by name, what it had and all behind it.
 
         Raises:
             FileSizeError: a file has another size than the options ask for.
         """
         self._checkpoint = checkpoint
         flushed_until = None if is_clean else checkpoint.index_timestamp
-        found = find_index_files(self._ops, self._path, self._shape, flushed_until)
+        found = find_index_files(
+            self._ops, self._path, self._shape, flushed_until, expected=expected
+        )
+        for name in found.lost:
+            log.warning("index file is missing, its keys are built again name=%s", name)
         for path in reversed(found.rejected):
             self._remove(path)
         self.files = tuple(
             IndexFile.open(self._factory, path, self._shape, header) for path, header in found.kept
         )
         self.rebuild_from = None
-        if found.rejected or not is_clean or not self.files:
+        if found.rejected or found.lost or not is_clean or not self.files:
             self.rebuild_from = self.end_physical_offset
             self._lower_checkpoint()
 
@@ -139,6 +147,11 @@ class IndexFileSet:
         """The store time of the last record with a key; 0 without one."""
         files = self.files
         return files[-1].header.end_timestamp if files else 0
+
+    @property
+    def inventory(self) -> dict[str, int]:
+        """The files by name, and the last record that each has a key of."""
+        return {file.path.name: file.header.end_physical_offset for file in self.files}
 
     @property
     def mapped_size(self) -> int:
@@ -296,8 +309,10 @@ class IndexFileSet:
 
     # --- deleting --------------------------------------------------------------------------------
 
-    def delete_expired(self, log_min: int) -> int:
+    def delete_expired(self, log_min: int, wait: Waiter | None = None, *, pause_ms: int = 0) -> int:
         """Remove the oldest files whose records are gone; return how many. The newest stays.
+
+        `wait` is called between two files and can end the round.
 
         Raises:
             FileAccessError: a file cannot be removed; it stays in use.
@@ -306,6 +321,8 @@ class IndexFileSet:
         deleted = 0
         for file in self.files[:-1]:
             if file.header.end_physical_offset >= log_min:
+                break
+            if deleted and wait is not None and wait(pause_ms / 1000):
                 break
             self._drop(file)
             deleted += 1

@@ -1,5 +1,6 @@
 """Which index files of a directory can be used, and which must be built again."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,33 +17,44 @@ class FoundIndex(Struct, frozen=True):
 
     kept: list[tuple[Path, IndexHeader]]
     rejected: list[Path]
+    lost: list[str]
+    """Names of files that should be there."""
 
 
 def find_index_files(
-    ops: FileOps, path: Path, shape: IndexShape, flushed_until: int | None
+    ops: FileOps,
+    path: Path,
+    shape: IndexShape,
+    flushed_until: int | None,
+    *,
+    expected: Collection[str] = (),
 ) -> FoundIndex:
     """Look at the index files of a directory; nothing is changed.
 
     `flushed_until` is the checkpoint's store time after an unclean stop, None after a clean one.
-    Files of no length, which a crash leaves, are among the rejected.
+    Files of no length, which a crash leaves, are among the rejected; so are all behind one that is
+    `expected` and not there.
 
     Raises:
         FileSizeError: a file has another size than its shape asks for.
     """
     kept: list[tuple[Path, IndexHeader]] = []
     rejected: list[Path] = []
-    for entry in ops.entries(path):
+    entries = ops.entries(path)
+    lost = sorted(set(expected) - {entry.name for entry in entries})
+    for entry in entries:
         if entry.is_dir or not names.is_index_name(entry.name):
             continue
         if entry.size not in (0, shape.file_size):
             raise FileSizeError(str(entry.path), size=entry.size, expected=shape.file_size)
-        header = _read_header(ops, entry.path) if entry.size and not rejected else None
+        is_behind = bool(rejected) or (bool(lost) and entry.name > lost[0])
+        header = _read_header(ops, entry.path) if entry.size and not is_behind else None
         before = kept[-1][1] if kept else None
         if header is not None and _is_usable(header, before, shape, flushed_until):
             kept.append((entry.path, header))
         else:
             rejected.append(entry.path)
-    return FoundIndex(kept, rejected)
+    return FoundIndex(kept, rejected, lost)
 
 
 def _read_header(ops: FileOps, path: Path) -> IndexHeader:

@@ -7,18 +7,31 @@ lock. What cannot be brought to an end leaves the mark: the next start recovers.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from rocketlake.errors import RocketLakeError
+from rocketlake.errors import FileSizeError, RocketLakeError
 from rocketlake.files.service import BackgroundService
 from rocketlake.files.store_lock import AbortMark, StoreLock
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base, Parts
+from rocketlake.store.inventory import Inventory, InventoryFile
 from rocketlake.store.options import CompatVersion
-from rocketlake.store.recovery import Recovery, RecoveryParts, RecoveryReport
+from rocketlake.store.recovery import Recovery
+from rocketlake.store.recovery_parts import RecoveryParts, RecoveryReport
 from rocketlake.store.running_flags import RunningFlag
 
 log = logging.getLogger(__name__)
+
+_LOG_WAY_OUT: Final = (
+    "Nothing was changed. Put the whole file back, or move it away to go on without its messages; "
+    "meanwhile the others can be read (read_only=True, rocketlake dump)"
+)
+_QUEUE_WAY_OUT: Final = (
+    "Nothing was changed. Remove the file: `rocketlake repair` makes it again from the log"
+)
+_INDEX_WAY_OUT: Final = "Remove the file: its keys are indexed again from the log"
 
 Progress = Callable[[int, int], None]
 """Is told how many bytes recovery has read, and of how many."""
@@ -37,6 +50,7 @@ class StoreLife:
         root = base.directory.root
         names_process = base.options.compat_version is CompatVersion.V5_3
         self._lock = StoreLock(base.ops, root)
+        self.inventory = InventoryFile(base.ops, root)
         self._abort = AbortMark(base.ops, root, names_process=names_process)
         self._life = threading.Lock()
         self._forget_fork: Callable[[], None] | None = None
@@ -59,13 +73,12 @@ class StoreLife:
             self._let_go()
             raise
         parts = self._parts
-        parts.offsets.load(report.queue_offsets)
-        parts.dispatcher.dispatched_where = report.dispatched_where
-        if self._base.options.duplication_enable:
-            parts.log.set_confirm_offset(report.dispatched_where)
-        parts.dispatcher.dispatched_timestamp = report.last_timestamp
+        self._take_over(report)
+        parts.retention.look()
         for service in self._services():
             service.start()
+        if report.indexed_from is not None and parts.index_catch_up is not None:
+            parts.index_catch_up.wakeup()
         if parts.index is not None:
             parts.index.start()
         parts.putter.open()
@@ -73,18 +86,52 @@ class StoreLife:
         self._forget_fork = exit_hook.on_fork(self._note_fork)
         return report
 
-    def _recover(self, on_progress: Progress | None) -> RecoveryReport:
+    def settle(self, on_progress: Progress | None = None) -> RecoveryReport:
+        """Recover, bring everything to disk and let go: nothing is started, no put is taken.
+
+        Raises:
+            StoreLockedError: another process, or this one, has the store open.
+            RocketLakeError: the files cannot be used, or something could not be brought to disk.
+        """
+        self._lock.acquire()
+        try:
+            report = self._recover(on_progress, may_defer=False)
+            self._take_over(report)
+            self._parts.log_parts.flusher.close()
+            self._parts.queue_flush.close()
+        except BaseException:
+            self._let_go()
+            raise
+        self._end(None)
+        self._parts.log_parts.poison.check()
+        return report
+
+    def _take_over(self, report: RecoveryReport) -> None:
+        """Let the parts go on where recovery ended."""
+        parts = self._parts
+        parts.offsets.load(report.queue_offsets)
+        parts.dispatcher.dispatched_where = report.dispatched_where
+        if self._base.options.duplication_enable:
+            parts.log.set_confirm_offset(report.dispatched_where)
+        parts.dispatcher.dispatched_timestamp = report.last_timestamp
+
+    def _recover(self, on_progress: Progress | None, *, may_defer: bool = True) -> RecoveryReport:
         parts, options = self._parts, self._base.options
+        index_later = parts.index_catch_up if may_defer else None
         is_clean = not self._abort.is_set
         if parts.log_parts.pool is not None:
             parts.log_parts.pool.open()
         parts.checkpoint.load()
-        parts.log_parts.files.load()
-        parts.queues.load()
+        with _way_out(_LOG_WAY_OUT):
+            parts.log_parts.files.load()
+        with _way_out(_QUEUE_WAY_OUT):
+            parts.queues.load(is_clean=is_clean)
         # Order: from here on files change; a crash must not look like a clean stop.
         self._abort.set()
         if parts.index is not None:
-            parts.index.load(is_clean=is_clean, checkpoint=parts.checkpoint)
+            expected = self._expected_index_files()
+            with _way_out(_INDEX_WAY_OUT):
+                parts.index.load(is_clean=is_clean, checkpoint=parts.checkpoint, expected=expected)
         recovery = Recovery(
             RecoveryParts(
                 directory=self._base.directory,
@@ -95,21 +142,33 @@ class StoreLife:
                 checkpoint=parts.checkpoint,
                 dispatch_range=parts.dispatcher.dispatch_range,
                 clock=self._base.clock,
+                inventory=self.inventory,
+                defer_index=index_later.defer if index_later is not None else None,
                 has_topic=lambda topic: self._base.catalog.read_queue_count(topic) > 0,
                 on_progress=on_progress or _ignore,
             )
         )
         return recovery.run(is_clean=is_clean)
 
+    def _expected_index_files(self) -> list[str]:
+        """Return the names of index files that the log still needs."""
+        inventory = self.inventory.load()
+        log_min = self._parts.log_parts.files.min_offset
+        found = inventory.index if inventory is not None else {}
+        return [name for name, last in found.items() if last >= log_min]
+
     def _services(self) -> list[BackgroundService]:
         """Return the services in the order in which they are closed."""
         parts, log_parts = self._parts, self._parts.log_parts
         first = [log_parts.commit] if log_parts.commit is not None else []
+        late = [parts.index_catch_up] if parts.index_catch_up is not None else []
         return [
+            parts.retention,
             *first,
             log_parts.flusher,
             parts.durability.watcher,
             parts.dispatcher,
+            *late,
             parts.queue_flush,
             log_parts.feeder,
             log_parts.preallocator,
@@ -146,6 +205,11 @@ class StoreLife:
             except RocketLakeError as failed:
                 log.warning("service not closed name=%s reason=%s", service.name, failed)
                 error = error or failed
+        poison = self._parts.log_parts.poison
+        if error is None and poison.error is not None:
+            # Why: nobody else may have heard of it. Puts that did not wait for the disk were told
+            # that all is well, and the last flush has failed just now.
+            return poison.exception()
         return error
 
     def _end(self, error: RocketLakeError | None) -> None:
@@ -154,12 +218,18 @@ class StoreLife:
             error is None
             and parts.log_parts.poison.error is None
             and parts.dispatcher.behind_bytes == 0
+            and (parts.index_catch_up is None or parts.index_catch_up.where is None)
             and not parts.flags.has(RunningFlag.DISK_FULL)
         )
+        index = parts.index.inventory if parts.index is not None else {}
         try:
             if parts.index is not None:
                 parts.index.close()
             parts.checkpoint.flush()
+            if is_whole:
+                log_parts = parts.log_parts
+                bounds = (log_parts.files.min_offset, log_parts.files.max_offset)
+                self.inventory.save(Inventory.of(bounds, parts.queues.bounds(), index))
         except RocketLakeError as failed:
             log.warning("checkpoint not written reason=%s", failed)
             is_whole = False
@@ -186,3 +256,14 @@ class StoreLife:
             "the process forked, and only its parent can use this store; open it in the parent, or "
             "after the fork"
         )
+
+
+@contextmanager
+def _way_out(text: str) -> Iterator[None]:
+    """Tell who meets a file of the wrong size what can be done about it."""
+    try:
+        yield
+    except FileSizeError as error:
+        raise FileSizeError(
+            error.path, size=error.size, expected=error.expected, way_out=text
+        ) from error

@@ -46,7 +46,7 @@ def open_dirs(ops: FileOps, root: Path, paths: QueuePaths | None) -> tuple[Store
 
 def _split(text: str | None, root: Path) -> tuple[Path, ...]:
     parts = (part.strip() for part in (text or "").split(_SEPARATOR))
-    named = (Path(part.replace("{store}", str(root))) for part in parts if part)
+    named = (Path(part.replace("{store}", str(root))).absolute() for part in parts if part)
     return tuple(dict.fromkeys(named))
 
 

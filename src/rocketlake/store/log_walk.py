@@ -3,21 +3,23 @@
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
+from rocketlake.format.dispatch import key_entries
 from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import tail as tail_rules
-from rocketlake.store.offline.keys import is_indexed
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView
 from rocketlake.store.offline.tail import Tail
 from rocketlake.store.unheld_records import UnheldRecords
 
 _KEYED_LOOK_MAX: Final = 4096  # records at the end among which one with a key is looked for
 _ZEROS: Final = bytes(WINDOW)
+_NOT_PLAIN: Final = flags.TransactionType.PREPARED | flags.INNER_BATCH
 
 
 class LogWalk(Struct, frozen=True, kw_only=True):
@@ -59,27 +61,28 @@ class LogWalker:
 
 
 def _last_keyed(columns: RecordColumns) -> int:
-    for row in range(len(columns) - 1, max(len(columns) - 1 - _KEYED_LOOK_MAX, -1), -1):
-        message = columns.message(row)
-        if (message.unique_key or message.keys) and is_indexed(message):
-            return message.physical_offset
-    return -1
+    last = RecordColumns(columns.buffer, columns.rows[-_KEYED_LOOK_MAX:])
+    _, rows = key_entries(last)
+    return int(last["physical_offset"][rows[-1]]) if len(rows) else -1
 
 
-def written_end(log: LogView, tail: Tail) -> int:
+def written_end(log: LogView, tail: Tail, *, is_clean: bool) -> int:
     """Return where the last byte lies that is not zero, behind the end of a log; else that end.
 
-    Where nothing bad ended the log, zeros follow: only files behind it are looked at, if they
-    begin with something.
+    After a clean stop zeros follow where nothing bad ended the log: only files behind it are looked
+    at, if they begin with something. A power cut may take a page and leave the next.
     """
     for file in reversed(log.files):
         limit = file.base_offset + file.size
         if limit <= tail.end_offset:
             break
         begin = max(file.base_offset, tail.end_offset)
-        is_last = file.base_offset <= tail.end_offset
-        is_written = not tail.stop_is_ordinary if is_last else not _is_zero(log.read(begin, WINDOW))
-        found = _last_byte(log, begin, limit) if is_written else begin
+        if is_clean:
+            is_last = file.base_offset <= tail.end_offset
+            is_zero = tail.stop_is_ordinary if is_last else _is_zero(log.read(begin, WINDOW))
+            if is_zero:
+                continue
+        found = _last_byte(log, begin, limit)
         if found > begin:
             return found
     return tail.end_offset
@@ -87,12 +90,14 @@ def written_end(log: LogView, tail: Tail) -> int:
 
 def _last_byte(log: LogView, begin: int, limit: int) -> int:
     """Return the offset behind the last byte of a range in one file that is not zero."""
-    while limit > begin:
-        start = max(begin, limit - WINDOW)
-        data = log.read(start, limit - start)
-        if not _is_zero(data):
-            return start + len(data.rstrip(b"\0"))
-        limit = start
+    for first, stop in reversed(log.written_ranges(begin, limit)):
+        end = stop
+        while end > first:
+            start = max(first, end - WINDOW)
+            data = log.read(start, end - start)
+            if not _is_zero(data):
+                return start + len(data.rstrip(b"\0"))
+            end = start
     return begin
 
 
@@ -103,10 +108,11 @@ def _is_zero(data: bytes) -> bool:
 def record_behind(log: LogView, tail: Tail) -> int | None:
     """Return where a good record lies behind the end of a log; None if none is found."""
     for file in log.files:
-        # A file that follows zeros where records should be.
-        if file.base_offset > tail.end_offset and log.first_timestamp(file):
-            return tail_rules.records_behind(log, tail) or file.base_offset
-    return tail_rules.records_behind(log, tail)
+        if file.base_offset + file.size > tail.end_offset:
+            found = tail_rules.search(log, file, max(tail.end_offset + 1, file.base_offset))
+            if found is not None:
+                return found
+    return None
 
 
 def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
@@ -120,6 +126,24 @@ def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
                 for seat in tail_rules.seats_of(message):
                     following = seat.queue_offset + seat.count
                     found[seat.key] = max(found.get(seat.key, 0), following)
+    return found
+
+
+def first_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
+    """Return the queue offsets of the first records of a range, by their plain queues."""
+    found: dict[QueueKey, int] = {}
+    for step in log.walk(start, end, checks=Check.OFFSET):
+        if isinstance(step, Chunk):
+            columns = step.columns
+            codes, topics = columns.topics()
+            places = codes.astype(np.int64) << 32 | columns["queue_id"].view(np.uint32)
+            plain = (
+                columns["sys_flag"] & (flags.TransactionType.PREPARED | flags.INNER_BATCH)
+            ) == 0
+            rows = np.flatnonzero(plain)
+            for row in rows[np.unique(places[rows], return_index=True)[1]].tolist():
+                key = QueueKey(topics[codes[row]], int(columns["queue_id"][row]))
+                found.setdefault(key, int(columns["queue_offset"][row]))
     return found
 
 

@@ -3,6 +3,7 @@
 Whoever reads sees what this process has put before: dispatch is made to catch up first.
 """
 
+import logging
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlake.closing import Closing
-from rocketlake.errors import StoreClosedError
+from rocketlake.errors import DiskFullError, StoreClosedError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import StoredMessage
@@ -34,10 +35,13 @@ from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook, R
 from rocketlake.store.query import Query
 from rocketlake.store.queue_times import Boundary
 from rocketlake.store.reader import Reader
+from rocketlake.store.retention.service import Deleted
 from rocketlake.store.stats import StoreGauges
 
 if TYPE_CHECKING:
-    from rocketlake.store.recovery import RecoveryReport
+    from rocketlake.store.recovery_parts import RecoveryReport
+
+log = logging.getLogger(__name__)
 
 
 class MessageStore(Closing):
@@ -58,6 +62,7 @@ class MessageStore(Closing):
         self.flags = self.parts.flags
         self.stats = self.parts.stats
         self.dispatcher = self.parts.dispatcher
+        self.retention = self.parts.retention
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
         self._putter = self.parts.putter
@@ -76,6 +81,16 @@ class MessageStore(Closing):
         self.recovery = self._life.start(on_progress)
         exit_hook.register(self)
         return self
+
+    def settle(self, on_progress: Progress | None = None) -> "RecoveryReport":
+        """Recover a store and leave it cleanly closed; in place of `start`, for copies.
+
+        Raises:
+            StoreLockedError: another process, or this one, has the store open.
+            RocketLakeError: the files cannot be used, or something could not be brought to disk.
+        """
+        self.recovery = self._life.settle(on_progress)
+        return self.recovery
 
     def close(self) -> None:
         """Bring everything to disk and let go; a second call does nothing.
@@ -167,6 +182,8 @@ class MessageStore(Closing):
     def query(self, query: KeyQuery) -> QueryResult:
         """Return messages by key, the newest ones in the order of the log."""
         self.catch_up()
+        if self.parts.index_catch_up is not None:
+            self.parts.index_catch_up.finish()
         return self.lookup.query(query)
 
     def offset_by_time(
@@ -203,6 +220,8 @@ class MessageStore(Closing):
     def catch_up(self) -> None:
         """Have everything dispatched that was put so far, bringing it to disk where that is asked.
 
+        What the disk has no space for comes later: a reader sees what queues and index hold.
+
         Raises:
             StoreClosedError: the store is closed.
         """
@@ -212,7 +231,10 @@ class MessageStore(Closing):
         if self.dispatcher.dispatched_where < end:
             if self.log.confirm_offset < end:
                 self.flush()
-            self.dispatcher.catch_up(end)
+            try:
+                self.dispatcher.catch_up(end)
+            except DiskFullError as error:
+                log.debug("read without what is not dispatched yet reason=%s", error)
 
     def _require_open(self) -> None:
         if not self._life.is_open:
@@ -238,9 +260,25 @@ class MessageStore(Closing):
         with self.log.pause():
             end = self.log.wrote_where
         self.dispatcher.catch_up(end)
+        self._life.inventory.remove()  # Order: first, for nobody must miss what is dropped
         with self.log.pause():
             self.parts.offsets.remove(topic)
         return self.dispatcher.exclusively(lambda: self.queues.drop(topic))
+
+    def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
+        """Delete now the files of the log that are old enough, then what queues and index lose.
+
+        `reserved_ms` is how old, in place of `file_reserved_time`; with `force` age does not
+        matter. The last file stays, and so does what `retention.keep_from` holds back.
+
+        Raises:
+            StoreClosedError: the store is closed.
+            StorePoisonedError: a flush failed before; nothing is deleted then.
+            FileAccessError: a file cannot be removed; those before it are gone.
+        """
+        self._require_open()
+        self.parts.log_parts.poison.check()
+        return self.retention.delete_expired(reserved_ms=reserved_ms, force=force)
 
     # --- looking at ------------------------------------------------------------------------------
 

@@ -337,7 +337,9 @@ class Putter:
         if self._is_replica:
             return put_checks.refuse(unavailable, "a replica takes no messages (brokerRole=SLAVE)")
         if not self._flags.is_writable:
-            return put_checks.refuse(unavailable, f"the store is not writable: {self._flags}")
+            return put_checks.refuse(
+                unavailable, f"the store is not writable: {self._flags.explain()}"
+            )
         is_4_9 = self._version is CompatVersion.V4_9
         topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
         # Compat: 4.9 looks at its locks first.

@@ -193,6 +193,7 @@ class Reader:
             max_offset=high,
             suggest_replica=walk.is_behind(),
             corrupt=walk.corrupt,
+            gone=walk.gone,
         )
         return result, walk.count
 

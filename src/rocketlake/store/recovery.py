@@ -8,21 +8,22 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
-from msgspec import Struct, structs
+import numpy as np
+from msgspec import structs
 
-from rocketlake.clock import Clock
 from rocketlake.errors import StoreError
-from rocketlake.files.mapped_file_queue import MappedFileQueue
-from rocketlake.files.store_dir import StoreDir
+from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import names
+from rocketlake.format.record import StopReason
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.checkpoint import StoreCheckpoint
+from rocketlake.store.inventory import Found, Losses, give_up_broken
 from rocketlake.store.log_walk import (
     LogWalk,
     LogWalker,
+    first_offsets,
     is_blank_at,
     next_offsets,
     record_behind,
@@ -32,113 +33,17 @@ from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
 from rocketlake.store.offline.log import LogView, Readers
 from rocketlake.store.options import ReadOptions, StoreOptions
-from rocketlake.store.unheld_records import QueueEnd, UnheldRecords
+from rocketlake.store.recovery_parts import RecoveryParts, RecoveryReport
+from rocketlake.store.salvage import Cut, Salvage
+from rocketlake.store.unheld_records import UnheldRecords
 
 log = logging.getLogger(__name__)
 
 _WORKERS: Final = 32
 _NOTES_MAX: Final = 100
 _NAMED_MAX: Final = 5
-
-
-class Queues(Protocol):
-    """All consume queues of a store (ConsumeQueueSet)."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """The end of the last record that any queue holds; -1 if none does."""
-        ...
-
-    def recover(self, workers: int = 1, *, is_clean: bool = False) -> int:
-        """Find the end of each queue; return the end of the last record that any holds."""
-        ...
-
-    def items(self) -> Iterable[tuple[QueueKey, QueueEnd]]:
-        """Return all queues by their keys."""
-        ...
-
-    def truncate(self, log_offset: int) -> None:
-        """Drop the units that point to an offset or behind it."""
-        ...
-
-    def correct_min(self, log_min: int) -> None:
-        """Find the first message of each queue that the log still holds."""
-        ...
-
-    def flush(self, least_pages: int) -> bool:
-        """Have units on the disk where enough are new, all with 0."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove all queues; new ones can be made."""
-        ...
-
-
-class Index(Protocol):
-    """All index files of a store (IndexFileSet)."""
-
-    @property
-    def end_physical_offset(self) -> int:
-        """Where the last record begins that the index has a key of."""
-        ...
-
-    @property
-    def rebuild_from(self) -> int | None:
-        """From where on keys may be lacking; None: all are there, as far as the files tell."""
-        ...
-
-    def truncate(self, log_offset: int) -> None:
-        """Drop what points to an offset or behind it; what goes beside that is to be rebuilt."""
-        ...
-
-    def flush(self) -> None:
-        """Have all entries on the disk."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove all files; new ones can be made."""
-        ...
-
-
-class RecoveryParts(Struct, frozen=True, kw_only=True):
-    """What recovery works on; log, queues, index and checkpoint are loaded."""
-
-    directory: StoreDir
-    options: StoreOptions
-    log_files: MappedFileQueue
-    queues: Queues
-    index: Index | None
-    checkpoint: StoreCheckpoint
-    dispatch_range: Callable[[int, int], int]
-    """Brings the records of a range to queues and index, and returns where it stopped."""
-    clock: Clock
-    has_topic: Callable[[str], bool] = lambda _: True
-    """Whether the table of topics has one: queues of a topic that was deleted are not missed."""
-    on_progress: Callable[[int, int], None] = lambda _done, _total: None
-    """Told how many bytes of the log were read, and how many there are to read."""
-
-
-class RecoveryReport(Struct, frozen=True, kw_only=True):
-    """What a start found and did."""
-
-    is_clean: bool
-    log_min: int = 0
-    log_end: int = 0
-    cut_bytes: int = 0
-    """Bytes behind the end that were something, and are gone."""
-    dispatched_from: int | None = None
-    """Where dispatch began anew; None: nothing was lacking."""
-    dispatched_where: int = 0
-    """Where it goes on: the end of the log, or of its confirmed part."""
-    redispatched: int = 0
-    """Messages that queues lacked and got."""
-    last_timestamp: int = 0
-    """Store time of the last record that was read; 0 if there was none."""
-    queue_offsets: dict[QueueKey, int]
-    """The next queue offset of each queue."""
-    elapsed_ms: int = 0
-    notes: tuple[str, ...] = ()
-    """What was not as it should be, in words."""
+_TOLD_EVERY_S: Final = 3.0
+_INDEXED_AT_ONCE: Final = 32 << 20  # bytes of log; that takes no longer than anything else here
 
 
 class Recovery:
@@ -155,16 +60,17 @@ class Recovery:
         self._notes: list[str] = []
         self._done = 0
         self._total = 0
+        self._started_s = self._told_s = parts.clock.monotonic_s()
 
     def run(self, *, is_clean: bool) -> RecoveryReport:
         """Bring log, queues and index to one state; `is_clean` tells how the store was stopped.
 
         Raises:
             FlushFailedError: what the store relies on may not be on the disk.
-            StoreError: the log has lost its files, but something is in its place.
+            StoreError: the log has lost its files, but something is in its place; or good records
+                behind its end cannot be saved before it is cut.
         """
         parts = self._parts
-        started = parts.clock.monotonic_s()
         workers = _WORKERS if parts.options.recover_concurrently else 1
         parts.queues.recover(workers, is_clean=is_clean)
         readers = Readers(parts.directory.ops)
@@ -175,7 +81,7 @@ class Recovery:
                 report = self._start_anew(is_clean=is_clean)
         finally:
             readers.close()
-        elapsed_ms = round((parts.clock.monotonic_s() - started) * 1000)
+        elapsed_ms = round((parts.clock.monotonic_s() - self._started_s) * 1000)
         log.info(
             "store recovered is_clean=%s log_min=%d log_end=%d cut_bytes=%d dispatched_from=%s "
             "redispatched=%d queues=%d elapsed_ms=%d",
@@ -220,24 +126,43 @@ class Recovery:
         view = LogView(parts.directory, readers, Damage(self._note_finding))
         view.refresh(parts.log_files.file_size)
         dispatched = self._find_dispatched(view.limit)
+        first = self._first_file(view, dispatched, is_clean=is_clean)
+        queues_found = Found.of(parts.queues)
+        if not is_clean:
+            self._distrust(view, first)
         unheld = UnheldRecords(
             parts.queues.items(),
             # Why: deleting all topics leaves the directory of their queues; losing it does not.
             parts.has_topic if self._has_queue_directory() else lambda _: True,
             has_light_queues=parts.options.enable_lmq and parts.options.enable_multi_dispatch,
         )
-        walk = self._walk(view, LogWalker(unheld), dispatched, is_clean=is_clean)
-        cut_bytes = self._measure_cut(view, walk)
+        self._total = view.limit - first.base_offset
+        walk = LogWalker(unheld).walk(view, first, self._checks, self._advance)
+        cut_bytes = self._look_behind(view, walk, is_clean=is_clean)
         self._cut(walk)
         end = self._settle_confirm_offset(view, walk)
-        start = self._first_lacking(view, walk, unheld, is_clean=is_clean)
+        losses = give_up_broken(
+            parts.queues,
+            queues_found,
+            parts.inventory,
+            (view.min_offset, walk.tail.end_offset),
+            is_deleted=unheld.is_deleted,
+        )
+        lost_from = self._lost_from(view, losses)
+        indexed_from = self._first_unindexed(view, walk)
+        is_late = indexed_from is not None and self._defer_index(indexed_from, end)
+        start = self._first_lacking(
+            view, walk, unheld, [lost_from, None if is_late else indexed_from]
+        )
         start = start if start is not None and start < end else None
-        added = self._dispatch(view, start, end) if start is not None else 0
+        if start is not None:
+            self._dispatch(view, start, end)
         if start is not None and (is_clean or start < walk.tail.started_at):
             # Why: no later start would look so far back for what a crash took of these.
             self._flush()
         parts.queues.correct_min(view.min_offset)
         offsets = {key: queue.max_offset for key, queue in parts.queues.items()}
+        added = _added(offsets, queues_found, losses)
         if end < walk.tail.end_offset:
             # Compat: as in ConsumeQueueStore#compensateForHA.
             offsets |= next_offsets(view, end, walk.tail.end_offset)
@@ -245,13 +170,55 @@ class Recovery:
             is_clean=is_clean,
             log_min=view.min_offset,
             log_end=walk.tail.end_offset,
+            read_from=walk.tail.started_at,
             cut_bytes=cut_bytes,
             dispatched_from=start,
             dispatched_where=end,
+            indexed_from=indexed_from if is_late else None,
             redispatched=added,
             last_timestamp=walk.last_timestamp,
             queue_offsets=offsets,
         )
+
+    def _distrust(self, view: LogView, first: OffsetFile) -> None:
+        """Have units of what was not surely flushed made again."""
+        # Why: of what was not flushed when the power went, each page and each name of a file is
+        # there or not. A unit in the middle may be lost, or whole but for its tags code, and no
+        # later look at the end of its queue would find that.
+        if not self._has_gap_behind(first):
+            sure = self._sure_firsts(view, first.base_offset)
+            self._parts.queues.distrust(first.base_offset, sure)
+
+    def _sure_firsts(self, view: LogView, begin: int) -> set[QueueKey]:
+        """Return the queues whose unit number 0 points behind an offset, to a record that agrees.
+
+        Why: a topic that was deleted and made again counts from 0 anew. Records of its earlier life
+        would take the places of those that came later; they lie before what the first unit says.
+        """
+        firsts = [
+            found
+            for found in self._parts.queues.first_units()
+            if found[1] == 0 and begin <= found[2].physical_offset < view.limit
+        ]
+        offsets = np.array([unit.physical_offset for _, _, unit in firsts], np.int64)
+        sizes = np.array([unit.size for _, _, unit in firsts], np.int64)
+        columns, reasons = view.gather(offsets, sizes, checks=self._checks)
+        sure = set()
+        for row in np.flatnonzero(reasons == StopReason.OK).tolist():
+            key = firsts[row][0]
+            message = columns.message(row)
+            if (message.topic, message.queue_id, message.queue_offset) == (
+                key.topic,
+                key.queue_id,
+                0,
+            ):
+                sure.add(key)
+        return sure
+
+    def _has_gap_behind(self, first: OffsetFile) -> bool:
+        """Tell whether a file of the log is missing: units of its messages cannot be made again."""
+        gaps = self._parts.log_files.check_self()
+        return any(int(gap.after.name) > first.base_offset for gap in gaps)
 
     def _has_queue_directory(self) -> bool:
         families = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE)
@@ -270,10 +237,8 @@ class Recovery:
         ends = (queue.max_physical_offset for _, queue in queues.items())
         return max((end for end in ends if end <= limit), default=-1)
 
-    def _walk(
-        self, view: LogView, walker: LogWalker, dispatched: int, *, is_clean: bool
-    ) -> LogWalk:
-        """Find the end of the log: from the file on that queues or checkpoint vouch for."""
+    def _first_file(self, view: LogView, dispatched: int, *, is_clean: bool) -> OffsetFile:
+        """Return the file to look for the end from: queues or checkpoint vouch for those before."""
         parts = self._parts
         if is_clean:
             start = tail_rules.start_after_clean_stop(view, dispatched)
@@ -282,20 +247,37 @@ class Recovery:
                 view, parts.checkpoint.values(), _read_options(parts.options)
             )
         assert start is not None, "a log with files has one to start with"
-        self._total = view.limit - start.base_offset
-        return walker.walk(view, start, self._checks, self._advance)
+        return start
 
-    def _measure_cut(self, view: LogView, walk: LogWalk) -> int:
-        """Return how many bytes the cut takes, and say what they are."""
+    def _look_behind(self, view: LogView, walk: LogWalk, *, is_clean: bool) -> int:
+        """Return how many bytes the cut takes, say what they are, and save them if they matter.
+
+        Raises:
+            StoreError: good records are among them, and they cannot be saved.
+        """
         tail = walk.tail
-        cut_bytes = written_end(view, tail) - tail.end_offset
-        if cut_bytes:
-            path, position = view.describe(tail.end_offset)
-            reason = reason_text(tail.stop.reason) if tail.stop is not None else "its end"
-            self._note(f"{path} at {position}: {reason}; {cut_bytes} bytes of log are cut off here")
-            behind = record_behind(view, tail)
-            if behind is not None:
-                self._note(f"good records from {behind} on are among them")
+        cut_bytes = written_end(view, tail, is_clean=is_clean) - tail.end_offset
+        if not cut_bytes:
+            return 0
+        path, position = view.describe(tail.end_offset)
+        reason = reason_text(tail.stop.reason) if tail.stop is not None else "its end"
+        self._note(f"{path} at {position}: {reason}; {cut_bytes} bytes of log are cut off here")
+        behind = record_behind(view, tail)
+        if behind is not None:
+            cut = Cut(
+                reason=reason,
+                cut_at=tail.end_offset,
+                path=str(path),
+                position=position,
+                bytes=cut_bytes,
+                first_record=behind,
+            )
+            saved = Salvage(self._parts.directory, self._parts.clock).save(view, cut)
+            self._note(
+                f"good records from {behind} on are among them: the {cut_bytes} bytes are saved in "
+                f"{saved}; `rocketlake salvage {self._parts.directory.root}` lists them and can "
+                "put their messages again"
+            )
         return cut_bytes
 
     def _cut(self, walk: LogWalk) -> None:
@@ -327,47 +309,73 @@ class Recovery:
     # --- what queues and index lack --------------------------------------------------------------
 
     def _first_lacking(
-        self, view: LogView, walk: LogWalk, unheld: UnheldRecords, *, is_clean: bool
+        self,
+        view: LogView,
+        walk: LogWalk,
+        unheld: UnheldRecords,
+        others: Iterable[int | None],
     ) -> int | None:
         """Return the first record that a queue or the index may lack; None if there is none."""
-        tail = walk.tail
-        candidates = []
-        if not is_clean:
-            candidates.append(tail.started_at)
+        candidates = [offset for offset in others if offset is not None]
         # Why: after a clean stop the reference dispatches what lies behind the last unit of all
-        # queues, but for the record that begins just there. Each queue may lack more than that.
+        # queues, but for the record that begins just there, and after an unclean one all that it
+        # has read. Each queue may lack more than the one, and as a rule much less than the other.
         if unheld.first_offset is not None:
             candidates.append(unheld.first_offset)
-        if unheld.gaps and tail.started_at > view.min_offset:
-            named = ", ".join(str(key) for key in unheld.gaps[:_NAMED_MAX])
-            self._note(f"{len(unheld.gaps)} queues have lost units, which the log gives: {named}")
+        if unheld.gaps and walk.tail.started_at > view.min_offset:
+            self._note_losses(unheld.gaps)
             candidates.append(view.min_offset)
-        indexed = self._first_unindexed(walk)
-        if indexed is not None:
-            candidates.append(_file_begin(view, indexed))
         return min(candidates, default=None)
 
-    def _first_unindexed(self, walk: LogWalk) -> int | None:
+    def _lost_from(self, view: LogView, losses: Losses) -> int | None:
+        """Return from where on the log gives back what queues had once; None: they have it all."""
+        if losses.absent or losses.short:
+            self._note_losses([*losses.absent, *losses.short])
+        if losses.absent:
+            return view.min_offset
+        ends = dict(self._parts.queues.items())
+        found = [_file_begin(view, ends[key].max_physical_offset) for key in losses.short]
+        return min(found, default=None)
+
+    def _note_losses(self, keys: list[QueueKey]) -> None:
+        named = ", ".join(str(key) for key in keys[:_NAMED_MAX])
+        self._note(f"{len(keys)} queues have lost units, which the log gives: {named}")
+
+    def _first_unindexed(self, view: LogView, walk: LogWalk) -> int | None:
+        """Return the begin of the file from which on the index may lack keys; None: it has all."""
         index = self._parts.index
         if index is None:
             return None
         if index.rebuild_from is not None:
             if index.rebuild_from < walk.tail.started_at:
                 self._note(f"keys from {index.rebuild_from} on are indexed again")
-            return index.rebuild_from
+            return _file_begin(view, index.rebuild_from)
         if index.end_physical_offset < walk.last_keyed:
             self._note(f"keys behind {index.end_physical_offset} were not indexed")
-            return index.end_physical_offset
+            return _file_begin(view, index.end_physical_offset)
         return None
 
-    def _dispatch(self, view: LogView, start: int, end: int) -> int:
-        """Bring a range to queues and index, file by file; return how many messages came new."""
+    def _defer_index(self, start: int, end: int) -> bool:
+        """Leave keys to somebody who has more time, if there are many; tell whether that is so."""
+        defer = self._parts.defer_index
+        if defer is None or end - start <= _INDEXED_AT_ONCE:
+            return False
+        defer(start)
+        return True
+
+    def _dispatch(self, view: LogView, start: int, end: int) -> None:
+        """Bring a range to queues and index, file by file."""
         parts = self._parts
-        before = sum(queue.max_offset for _, queue in parts.queues.items())
         self._done, self._total = self._total, self._total + end - start
+        hole = view.min_offset
         for file in view.files:
             begin = max(start, file.base_offset)
             stop = min(end, file.base_offset + file.size)
+            if start <= hole < file.base_offset < end:
+                # Why: units behind a gap would stand for other queue offsets than their own.
+                for key, number in first_offsets(view, file.base_offset, end).items():
+                    parts.queues.fill_gap(key, number, hole)
+            hole = file.base_offset + file.size
             if begin >= stop:
                 continue
             reached = parts.dispatch_range(begin, stop)
@@ -377,7 +385,6 @@ class Recovery:
                     " what follows in this file is not dispatched"
                 )
             self._advance(stop - begin)
-        return sum(queue.max_offset for _, queue in parts.queues.items()) - before
 
     def _flush(self) -> None:
         self._parts.queues.flush(0)
@@ -389,6 +396,14 @@ class Recovery:
     def _advance(self, count: int) -> None:
         self._done = min(self._done + count, self._total)
         self._parts.on_progress(self._done, self._total)
+        now = self._parts.clock.monotonic_s()
+        if now - self._told_s >= _TOLD_EVERY_S and self._done:
+            self._told_s = now
+            left_s = (now - self._started_s) * (self._total - self._done) / self._done
+            log.info(
+                "recovering done_bytes=%d total_bytes=%d left_s=%.0f",
+                *(self._done, self._total, left_s),
+            )
 
     def _note_finding(self, finding: Finding) -> None:
         self._note(str(finding))
@@ -397,6 +412,12 @@ class Recovery:
         log.warning("recovery: %s", text)
         if len(self._notes) < _NOTES_MAX:
             self._notes.append(text)
+
+
+def _added(offsets: dict[QueueKey, int], found: Found, losses: Losses) -> int:
+    """Return how many messages queues have now that they had not when they were found."""
+    had = {key: bounds.end for key, bounds in found.bounds.items() if key not in losses.absent}
+    return sum(max(offset - had.get(key, 0), 0) for key, offset in offsets.items())
 
 
 def _read_options(options: StoreOptions) -> ReadOptions:

@@ -92,7 +92,7 @@ class UnheldRecords:
             queue = self._queues.get(key)
             if queue is not None and end <= queue.max_physical_offset:
                 continue
-            if self._is_deleted(key.topic):
+            if self.is_deleted(key.topic):
                 continue
             self._seen.add(key)
             if self.first_offset is None or message.physical_offset < self.first_offset:
@@ -100,7 +100,8 @@ class UnheldRecords:
             if seat.queue_offset > (queue.max_offset if queue is not None else 0):
                 self.gaps.append(key)
 
-    def _is_deleted(self, topic: str) -> bool:
+    def is_deleted(self, topic: str) -> bool:
+        """Tell whether nobody misses queues of a topic."""
         # Why: the store's own topics and light queues may be in no table.
         is_own = is_system_topic(topic) or is_lmq(topic)
         return not (topic in self._topics or is_own or self._has_topic(topic))

@@ -8,6 +8,8 @@
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from rocketlake.errors import FileAccessError, StoreClosedError, StoreError, StoreNotFoundError
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_queue import MappedFileQueue
@@ -19,6 +21,7 @@ from rocketlake.store.unit_kind import UnitKind
 
 _RECOVERED_FILES: Final = 3  # the reference looks for the end in so many files
 _FIRST_READ: Final = 4 << 10
+_ZEROS: Final = bytes(256)
 _READ_MAX: Final = 1 << 20
 _BY_CALL_MIN: Final = 32 << 10  # from here on a call is cheaper than touching new pages
 
@@ -30,7 +33,7 @@ class UnitFiles:
     cuts or recovers.
     """
 
-    __slots__ = ("_is_closed", "_ops", "files", "is_batch", "kind", "unit_size")
+    __slots__ = ("_head", "_is_closed", "_ops", "files", "is_batch", "kind", "unit_size")
 
     def __init__(self, ops: FileOps, files: MappedFileQueue, kind: UnitKind) -> None:
         if files.file_size % kind.unit_size:
@@ -44,6 +47,7 @@ class UnitFiles:
         self.is_batch = kind.is_batch
         self.unit_size = kind.unit_size
         self._is_closed = False
+        self._head: tuple[int, bytes] | None = None  # a first unit that recovery has met
 
     @property
     def first_index(self) -> int:
@@ -82,6 +86,11 @@ class UnitFiles:
             return self._pread(file, start, size)
         finally:
             file.release()
+
+    def take_first(self, index: int) -> bytes:
+        """Return a unit as `read` does; the first one need not be read again behind a recovery."""
+        head, self._head = self._head, None
+        return head[1] if head is not None and head[0] == index else self.read(index, 1)
 
     def partition(self, low: int, high: int, is_before: Callable[[bytes], bool]) -> int:
         """Return the first index of a range whose unit is not `is_before`, or its end.
@@ -181,7 +190,7 @@ class UnitFiles:
             end = file.base_offset + count * self.unit_size
             if count < self.units_per_file:
                 break
-        self.files.truncate(end)
+        self.files.truncate(end, is_late=is_clean)
         if not is_clean:
             # Why: what a killed process has written may be in memory only, and the checkpoint
             # will soon speak of later units.
@@ -189,7 +198,20 @@ class UnitFiles:
                 file.flushed = 0
             where = min(self.files.flushed_where, files[start].base_offset)
             self.files.flushed_where = where
+            self._drop_empty_last()
         return last
+
+    def end_below(self, log_offset: int) -> int:
+        """Return the index of the first unit that points to a log offset or behind it, or is bad.
+
+        What lies behind that one is not looked at.
+        """
+        for file in reversed(self.files.files):
+            first = self.read(file.base_offset // self.unit_size, 1)
+            if self._count_below(first, log_offset):
+                count, _ = self._count_valid(file, log_offset=log_offset)
+                return file.base_offset // self.unit_size + count
+        return self.first_index
 
     def cut(self, index: int) -> None:
         """Make an index the end.
@@ -198,10 +220,9 @@ class UnitFiles:
         zeros of an empty one as a unit when it cuts. The first file stays unless it begins at 0,
         for its name is all that tells how far the queue had come.
         """
+        self._head = None
         self.files.truncate(index * self.unit_size)
-        files = self.files.files
-        if files and files[-1].wrote == 0 and (len(files) > 1 or files[-1].base_offset == 0):
-            self.files.delete_last()
+        self._drop_empty_last()
 
     def close(self) -> None:
         """Let the files go; nothing is flushed, and nothing more is appended."""
@@ -209,6 +230,11 @@ class UnitFiles:
         self.files.close()
 
     # --- private ---------------------------------------------------------------------------------
+
+    def _drop_empty_last(self) -> None:
+        files = self.files.files
+        if files and files[-1].wrote == 0 and (len(files) > 1 or files[-1].base_offset == 0):
+            self.files.delete_last()
 
     def _pread(self, file: MappedFile, start: int, size: int) -> bytes:
         try:
@@ -222,8 +248,22 @@ class UnitFiles:
         finally:
             reader.close()
 
-    def _count_valid(self, file: MappedFile, *, is_clean: bool) -> tuple[int, bytes]:
-        """Return how many units of a file are valid, and the last one, if it was met."""
+    def _count_below(self, data: bytes, log_offset: int | None) -> int:
+        """Return how many units from the first on are valid, and point below a log offset."""
+        units = self.kind.decode(self._used(data))
+        count = self.kind.count_valid(units)
+        if log_offset is None or not count:
+            return count
+        is_behind = units["physical_offset"][:count] >= log_offset
+        return int(np.argmax(is_behind)) if is_behind.any() else count
+
+    def _count_valid(
+        self, file: MappedFile, *, is_clean: bool = False, log_offset: int | None = None
+    ) -> tuple[int, bytes]:
+        """Return how many units of a file are valid, and the last one, if it was met.
+
+        With `log_offset` those that point there or behind it are not.
+        """
         reader = self._ops.open_reader(file.path)
         try:
             count = 0
@@ -232,7 +272,9 @@ class UnitFiles:
             while count < self.units_per_file:
                 wanted = min(step, self.units_per_file - count)
                 data = reader.read(count * self.unit_size, wanted * self.unit_size)
-                valid = self.kind.count_valid(self.kind.decode(data))
+                valid = self._count_below(data, log_offset)
+                if valid and not count:
+                    self._note_head(file, data)
                 count += valid
                 if valid:
                     last = data[(valid - 1) * self.unit_size : valid * self.unit_size]
@@ -244,6 +286,18 @@ class UnitFiles:
             return count, last
         finally:
             reader.close()
+
+    def _used(self, data: bytes) -> bytes:
+        """Return units without those of zeros at the end, which are as a rule most of them."""
+        end = len(data)
+        while end > len(_ZEROS) and data[end - len(_ZEROS) : end] == _ZEROS:
+            end -= len(_ZEROS)
+        used = -(-len(data[:end].rstrip(b"\0")) // self.unit_size)
+        return data[: used * self.unit_size]
+
+    def _note_head(self, file: MappedFile, data: bytes) -> None:
+        if file is self.files.files[0]:
+            self._head = (file.base_offset // self.unit_size, data[: self.unit_size])
 
     def _search_end(self, reader: Reader, low: int) -> int:
         def is_valid(index: int) -> bool:

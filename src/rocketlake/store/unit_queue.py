@@ -11,6 +11,7 @@ from rocketlake.files.mapped_file import FLUSH_PAGE_SIZE, MappedFile
 from rocketlake.files.slice import Slice
 from rocketlake.format.queue_unit import PREFILL, QueueUnit
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.queue_times import Boundary, TimedLog, TimeLookup
 from rocketlake.store.stats import SparseLog
 from rocketlake.store.unit_files import UnitFiles
@@ -61,13 +62,13 @@ class UnitQueue(ABC):
 
     # --- opening ---------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, is_clean: bool = True) -> None:
         """Take the files that exist, each as full; `recover` finds the true end.
 
         Raises:
             FileSizeError: a file has another size than the queue's files have.
         """
-        self._units.files.load()
+        self._units.files.load(is_clean=is_clean)
         self._file = self._units.files.last_file()
 
     def recover(self, *, is_clean: bool = False) -> None:
@@ -85,6 +86,25 @@ class UnitQueue(ABC):
                     units.end_index,
                     lambda unit: not unit or QueueUnit.decode(unit).physical_offset < log_offset,
                 )
+                units.cut(end)
+                self._settle()
+
+    def first_unit(self) -> tuple[int, QueueUnit] | None:
+        """Return the first unit there is, whatever it says, and its number; None if none is."""
+        units = self._units
+        data = units.read(units.first_index, 1) if units.end_index > units.first_index else b""
+        is_one = data and not is_prefill(data)
+        return (units.first_index, QueueUnit.decode(data)) if is_one else None
+
+    def distrust(self, log_offset: int, *, keeps_first: bool = False) -> None:
+        """Drop all units but those up to the first one that points to a log offset or behind it.
+
+        With `keeps_first` the first unit stays: the log vouches for it.
+        """
+        with self._guard:
+            units = self._units
+            end = max(units.end_below(log_offset), units.first_index + keeps_first)
+            if end < units.end_index:
                 units.cut(end)
                 self._settle()
 
@@ -127,6 +147,11 @@ class UnitQueue(ABC):
         """How many bytes the files have together."""
         return self._units.files.mapped_size
 
+    @property
+    def bounds(self) -> QueueBounds:
+        """What the queue has, for the inventory."""
+        return QueueBounds(self._units.first_index, self.max_offset, self.max_physical_offset)
+
     def offset_by_time(
         self, log: TimedLog, timestamp: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
@@ -137,20 +162,25 @@ class UnitQueue(ABC):
 
     # --- keeping ---------------------------------------------------------------------------------
 
-    def flush(self, least_pages: int) -> bool:
-        """Have units on the disk if enough are new, any with 0; tell whether something moved.
-
-        Raises:
-            FlushFailedError: they may not be there.
-        """
+    def is_due(self, least_pages: int) -> bool:
+        """Tell whether `flush` may have something to do."""
         files = self._units.files
         start, end = files.flushed_where, files.max_offset
         if start == end:
             return False
         # Why: there may be ten thousand queues with little news, and they are asked each second.
         is_one_file = start // files.file_size == end // files.file_size
-        if is_one_file and 0 < end - start <= (least_pages - 1) * FLUSH_PAGE_SIZE:
+        return not (is_one_file and 0 < end - start <= (least_pages - 1) * FLUSH_PAGE_SIZE)
+
+    def flush(self, least_pages: int) -> bool:
+        """Have units on the disk if enough are new, any with 0; tell whether something moved.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        if not self.is_due(least_pages):
             return False
+        files = self._units.files
         has_moved = False
         while files.flush(least_pages):
             has_moved = True
@@ -219,7 +249,7 @@ class UnitQueue(ABC):
             )
 
         # Why: as a rule nothing has changed, and looking at one unit tells.
-        if low < high and not is_gone(self._units.read(low, 1)):
+        if low < high and not is_gone(self._units.take_first(low)):
             return low
         return self._units.partition(low, high, is_gone)
 

@@ -16,7 +16,7 @@ from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import ExtUnit, is_ext_address
 from rocketlake.format.record import ReadStop, reason_text
-from rocketlake.store.api import CorruptUnit, GetRequest, GetStatus
+from rocketlake.store.api import CorruptUnit, GetRequest, GetStatus, Gone
 from rocketlake.store.read_rules import Limits, ReadRules
 
 _UNIT: Final = Layout(">qiq")  # physical_offset, size, tags_code
@@ -124,7 +124,8 @@ class UnitWalk(ABC):
     """
 
     __slots__ = (
-        *("corrupt", "count", "next_offset", "size", "status", "stop_offset", "unit_size"),
+        *("corrupt", "count", "gone", "next_offset", "size", "status", "stop_offset"),
+        "unit_size",
         *(
             "_files",
             "_high",
@@ -146,6 +147,7 @@ class UnitWalk(ABC):
         self.count = 0
         self.size = 0
         self.corrupt: list[CorruptUnit] = []
+        self.gone: list[Gone] = []
         self.next_offset = request.offset
         self.unit_size = layout.BATCH_UNIT_SIZE if queue.is_batch else layout.UNIT_SIZE
         self.stop_offset = min(rules.stop_offset(request, self.unit_size), high)
@@ -197,6 +199,7 @@ class UnitWalk(ABC):
                 self.next_offset = self._rules.correct(
                     self.next_offset, self._queue.roll_next(self.next_offset)
                 )
+                self._note_gone(before)
                 return
             with held:
                 looked = self._walk(held.view)
@@ -284,7 +287,9 @@ class UnitWalk(ABC):
         self._note(GetStatus.MESSAGE_WAS_REMOVING)
         file_size = self._files.file_size
         file_end = unit.physical_offset - unit.physical_offset % file_size + file_size
-        return 1 + self._pass_below(units, index + 1, file_end)
+        passed = 1 + self._pass_below(units, index + 1, file_end)
+        self._note_gone(unit.number)
+        return passed
 
     def _pass_below(self, units: memoryview, start: int, file_end: int) -> int:
         """Pass over the units of a log file that is gone; return how many."""
@@ -296,6 +301,13 @@ class UnitWalk(ABC):
             self.next_offset = unit.number + unit.message_count
             index += 1
         return index - start
+
+    def _note_gone(self, first: int) -> None:
+        """Remember that messages from one on up to the next are gone; what is adjacent is one."""
+        if self.next_offset > first:
+            if self.gone and self.gone[-1].end == first:
+                first = self.gone.pop().first
+            self.gone.append(Gone(first, self.next_offset))
 
     def _step_over(self, unit: Unit, file: MappedFile, damage: int) -> None:
         """Pass over a unit whose record is not good."""

@@ -93,9 +93,13 @@ def test_group_behind_what_has_expired(builder):
     builder.records(25).expire(1).file(
         "config/consumerOffset.json", '{"offsetTable":{"T@CG":{0:4}}}'
     )
-    (group,) = info(builder.write())["groups"]
+    store = builder.write()
+    (group,) = info(store)["groups"]
     first = next(n for n, p in enumerate(builder.placed) if p.physical_offset >= 1000)
     assert (group["lag"], group["missed"]) == (25 - first, first - 4)
+    assert group["missedIn"] == [{"queueId": 0, "first": 4, "end": first}]
+    line = f"CG missed {first - 4} messages of T queue 0, deleted before it consumed them"
+    assert line in " ".join(command.run("info", store).out.split())
 
 
 def test_configured_topics_without_messages_are_named(builder):
@@ -120,8 +124,24 @@ def test_broken_table_is_a_note_not_the_end(builder):
 def test_backup_of_a_broken_table_is_read(builder):
     builder.records(3).file("config/consumerOffset.json", "")
     builder.file("config/consumerOffset.json.bak", '{"offsetTable":{"T@CG":{0:1}}}')
-    (group,) = info(builder.write())["groups"]
+    root = builder.write()
+    found = info(root)
+    (group,) = found["groups"]
     assert group["lag"] == 2
+    (note,) = found["notes"]
+    assert note == (
+        f"{root}/config: consumerOffset.json: the file is empty;"
+        " consumerOffset.json.bak, the copy, is used"
+    )
+    assert f"note: {note}" in " ".join(command.run("info", root).err.split())
+
+
+@pytest.mark.parametrize("name", ["delayOffset.json", "consumerFilter.json"])
+def test_tables_that_are_not_shown_are_looked_at(builder, name):
+    builder.records(3).file(f"config/{name}", "{broken").file(f"config/{name}.bak", "{}")
+    (note,) = info(builder.write())["notes"]
+    assert f"/config: {name}: " in note
+    assert note.endswith(f"; {name}.bak, the copy, is used")
 
 
 def test_unclean_store(builder):

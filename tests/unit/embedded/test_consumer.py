@@ -271,7 +271,8 @@ def test_progress_below_the_queue_goes_to_its_begin_and_says_what_was_missed(ben
     consumer = bench.consumer()
     assert bodies(list(consumer)) == ["0:6", "0:7", "0:8", "0:9"]
     assert consumer.missed == [Missed(0, 2, 6)]
-    assert "group=g topic=orders queue=0 from=2 to=6" in caplog.text
+    assert [missed.count for missed in consumer.missed] == [4]
+    assert caplog.text.count("group=g topic=orders queue=0 count=4 from=2 to=6") == 1
 
 
 def test_progress_above_the_queue_goes_to_its_end(bench, caplog):

@@ -190,6 +190,47 @@ def test_length_that_cannot_be_set_says_so(ops, path, monkeypatch):
     assert not path.exists()
 
 
+# --- files that are whole from the start --------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux'")
+def test_file_has_no_name_before_it_has_its_length(ops, path, monkeypatch):
+    """A process killed in between would leave an empty file, which RocketMQ refuses."""
+    seen = []
+    truncate = os.ftruncate
+
+    def watched(descriptor, size):
+        seen.append(path.exists())
+        truncate(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", watched)
+    ops.create(path, 3 * BLOCK).close()
+    assert seen == [False]
+    assert (path.stat().st_size, space(path)) == (3 * BLOCK, 3 * BLOCK)
+
+
+@pytest.mark.parametrize("name", ["open", "link"])
+def test_file_is_made_where_one_without_a_name_cannot_be(ops, path, monkeypatch, name):
+    real = getattr(os, name)
+
+    def refuse(first, *args, **rest):
+        if name == "link" or first == path.parent:
+            raise OSError(errno.EOPNOTSUPP, "not here")
+        return real(first, *args, **rest)
+
+    monkeypatch.setattr(os, name, refuse)
+    ops.create(path, 3 * BLOCK).close()
+    assert (path.stat().st_size, space(path)) == (3 * BLOCK, 3 * BLOCK)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_file_that_is_there_is_not_replaced(ops, path):
+    path.write_bytes(b"old")
+    with pytest.raises(FileAccessError, match="File exists"):
+        ops.create(path, BLOCK)
+    assert path.read_bytes() == b"old"
+
+
 # --- zeros -------------------------------------------------------------------------------------
 
 
@@ -217,6 +258,20 @@ def test_zeros_take_no_space_in_a_hole(ops, path):
     assert writer.zero(0, 100 * BLOCK)
     assert writer.read(50 * BLOCK, 1) == b"\0"
     assert space(path) == BLOCK
+    writer.close()
+
+
+def test_space_that_was_never_written_is_not_read_through(ops, path, monkeypatch):
+    """Reading brings more into memory than was asked for, which then looks like written."""
+    size = 64 << 20
+    writer = ops.create(path, size)
+    writer.write(0, b"x" * BLOCK)
+    writer.sync()
+    asked = []
+    read = os.pread
+    monkeypatch.setattr(os, "pread", lambda *args: asked.append(args[1]) or read(*args))
+    assert writer.zero(10, size - 10)
+    assert sum(asked) <= 4 << 20
     writer.close()
 
 

@@ -118,6 +118,20 @@ def test_empty_file_in_the_middle_is_refused(open_queue, tmp_path):
     assert (tmp_path / "log" / name(SIZE)).exists()
 
 
+def test_empty_file_in_the_middle_was_never_flushed_before_an_unclean_stop(
+    open_queue, tmp_path, ops
+):
+    put(tmp_path / "log", 0, 2 * SIZE)
+    put(tmp_path / "log", SIZE, size=0)
+    queue = open_queue()
+    queue.load(is_clean=False)
+    assert bases(queue) == [0]
+    # Newest first: a crash in between leaves no gap.
+    assert [call for call in ops.calls if call.startswith("unlink")] == [
+        *(f"unlink {name(2 * SIZE)}", f"unlink {name(SIZE)}"),
+    ]
+
+
 def test_two_files_for_one_offset_are_refused(open_queue, tmp_path):
     put(tmp_path / "a", 0, SIZE)
     put(tmp_path / "b", SIZE)

@@ -4,7 +4,7 @@ import pytest
 from file_fakes import BASE, PAGE, SIZE
 
 from rocketlake.errors import DiskFullError
-from rocketlake.files.mapped_file import INDEX_FILES, FilePlace, MappedFile
+from rocketlake.files.mapped_file import INDEX_FILES, QUEUE_FILES, FilePlace, MappedFile
 from support.manual_clock import ManualClock
 
 
@@ -57,3 +57,27 @@ def test_resumed_file_without_space_stays_as_it_is(file, ops, path):
 def test_resumed_file_ends_inside_itself(file, position):
     with pytest.raises(AssertionError):
         file.resume(position)
+
+
+def test_file_that_ends_at_a_position_gets_its_zeros_with_the_next_append(make, ops, path):
+    make(QUEUE_FILES).append(b"abcdefgh")
+    file = MappedFile(ops, ManualClock(), FilePlace(path, BASE, SIZE), QUEUE_FILES)
+    calls = len(ops.calls)
+    file.end_at(3)
+    assert (file.wrote, file.flushed, file.allocated) == (3, 3, 3)
+    assert len(ops.calls) == calls  # nothing is touched before
+    assert path.read_bytes().startswith(b"abcdefgh")
+    assert file.append(b"X")
+    assert path.read_bytes() == b"abcX" + bytes(SIZE - 4)
+    assert ops.count("sync") == 1
+
+
+def test_zeros_that_are_owed_are_made_once(make, ops, path):
+    make(QUEUE_FILES).append(b"abcdefgh")
+    file = MappedFile(ops, ManualClock(), FilePlace(path, BASE, SIZE), QUEUE_FILES)
+    file.end_at(3)
+    file.cut(2)
+    file.append(b"XYZ")
+    file.append(bytes(file.append_room))
+    assert path.read_bytes() == b"abXYZ" + bytes(SIZE - 5)
+    assert ops.count("zero") == 1

@@ -130,6 +130,32 @@ def test_second_open_by_another_name_is_refused(lock, ops, tmp_path):
         StoreLock(ops, link).acquire()
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_second_open_past_a_lock_that_somebody_took_away_is_refused(lock, ops, tmp_path, how):
+    """A new file of that name is another file to the system, which would grant its lock."""
+    lock.acquire()
+    (tmp_path / "lock").unlink()
+    if how == "replaced":
+        (tmp_path / "lock").write_bytes(b"lock")
+    with pytest.raises(StoreLockedError, match="this process has it open already"):
+        StoreLock(ops, tmp_path).acquire()
+    lock.release()
+    again = StoreLock(ops, tmp_path)
+    again.acquire()
+    again.release()
+
+
+def test_lock_that_cannot_be_written_is_not_kept(ops, tmp_path, monkeypatch):
+    def fail(*_):
+        raise FileAccessError(str(tmp_path), "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("rocketlake.files.descriptor.PosixWriter.write", fail)
+        with pytest.raises(FileAccessError):
+            StoreLock(ops, tmp_path).acquire()
+    assert tried_elsewhere(tmp_path) == "got it"
+
+
 def test_other_stores_are_not_concerned(lock, ops, tmp_path):
     lock.acquire()
     (tmp_path / "other").mkdir()

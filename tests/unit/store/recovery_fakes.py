@@ -14,13 +14,15 @@ from rocketlake.format.record import Check
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.checkpoint import StoreCheckpoint
+from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.keys import is_indexed
 from rocketlake.store.offline.log import Chunk, LogView, Readers
 from rocketlake.store.offline.queues import QueueView
 from rocketlake.store.offline.tail import seats_of
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.recovery import Recovery, RecoveryParts
+from rocketlake.store.recovery import Recovery
+from rocketlake.store.recovery_parts import RecoveryParts
 from rocketlake.store.unit_kind import BATCHED, PLAIN
 from support.manual_clock import ManualClock
 
@@ -92,8 +94,19 @@ class FakeQueues:
     def items(self):
         return list(self.queues.items())
 
+    def first_units(self):
+        return []
+
+    def distrust(self, log_offset, firsts):
+        assert not firsts
+        self.calls.append(("distrust", log_offset))
+        self._cut(log_offset)
+
     def truncate(self, log_offset):
         self.calls.append(("truncate", log_offset))
+        self._cut(log_offset)
+
+    def _cut(self, log_offset):
         for queue in self.queues.values():
             queue.units = [unit for unit in queue.units if unit[2] < log_offset]
 
@@ -107,6 +120,22 @@ class FakeQueues:
     def destroy(self):
         self.calls.append(("destroy",))
         self.queues.clear()
+
+    def bounds(self):
+        return {
+            key: QueueBounds(queue.first_offset, queue.max_offset, queue.max_physical_offset)
+            for key, queue in self.queues.items()
+        }
+
+    def broken(self):
+        return []
+
+    def reset(self, keys):
+        for key in keys:
+            self.queues[key] = FakeQueue()
+
+    def fill_gap(self, key, number, physical_offset):
+        self.calls.append(("fill_gap", key, number, physical_offset))
 
     def put(self, message):
         for seat in seats_of(message):

@@ -52,6 +52,40 @@ def recovered(root, log_min=None, *, is_clean=False, **shape):
 # --- the end -------------------------------------------------------------------------------------
 
 
+def test_stale_units_do_not_come_back_behind_new_ones(write, tmp_path):
+    """RocketMQ cuts by moving positions: whole units may lie behind the end of a clean store."""
+    place = write(0, 8)
+    overwrite(place, 3, bytes(20))
+    queue = recovered(tmp_path, is_clean=True)
+    assert bounds(queue)[:2] == (0, 3)
+    put(queue, 3, 1)
+    queue.flush(0)
+    assert recovered(tmp_path).max_offset == 4
+
+
+@pytest.mark.parametrize(("count", "left"), [(0, 0), (10, 1), (13, 2)])
+def test_file_in_which_a_crash_left_no_unit_goes(write, tmp_path, count, left):
+    """RocketMQ would count the first zeros of it as a unit when it cuts."""
+    place = write(0, count) if count else tmp_path / "consumequeue/T/0"
+    place.mkdir(parents=True, exist_ok=True)
+    path_of(place, -(-count // 10) * 10).write_bytes(bytes(200))
+    queue = recovered(tmp_path)
+    assert queue.max_offset == count
+    assert len(list(place.iterdir())) == left
+    put(queue, count, 1)
+    assert queue.max_offset == count + 1
+
+
+def test_clean_start_changes_no_queue_and_opens_each_once(write, tmp_path):
+    place = write(0, 8)
+    overwrite(place, 3, bytes(20))
+    before = files(tmp_path)
+    ops = CountingOps()
+    reopen(tmp_path, 0, is_clean=True, ops=ops)
+    assert ops.opened == 1
+    assert files(tmp_path) == before
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 20, 25, 30, 47])
 def test_end_is_found(write, tmp_path, count, is_clean):

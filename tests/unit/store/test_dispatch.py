@@ -141,7 +141,8 @@ def test_queue_that_cannot_be_written_is_tried_again_and_then_stops_puts(store, 
         patch.setattr(ConsumeQueue, "append_packed", fail)
         store.put(request())
         with pytest.raises(DiskFullError, match="consumequeue/T/0"):
-            store.catch_up()
+            dispatcher.catch_up(store.log.wrote_where)
+        store.catch_up()  # readers see what there is
         assert store.put(request()).status is PutStatus.PUT_OK
         for _ in range(30):
             dispatcher.run_once()

@@ -297,6 +297,22 @@ def test_files_whose_records_are_gone_are_deleted_but_never_the_newest(bench):
     assert found(bench.files, "a0") == []
 
 
+def test_deletion_pauses_between_files_and_can_be_ended(bench):
+    log = KeyLog()
+    for number in range(8):
+        log.add(f"a{number}", f"b{number}")
+    log.index(bench.files)
+    pauses = []
+
+    def wait(seconds):
+        pauses.append(seconds)
+        return len(pauses) == 1
+
+    assert bench.files.delete_expired(1 << 60, wait, pause_ms=30) == 1
+    assert bench.files.delete_expired(1 << 60, wait, pause_ms=30) == 2
+    assert pauses == [0.03, 0.03]
+
+
 def test_file_that_cannot_be_deleted_stays_in_use(bench, monkeypatch):
     log = KeyLog().add("a", "b", "c", "d").add("e")
     log.index(bench.files)

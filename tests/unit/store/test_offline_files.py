@@ -101,6 +101,18 @@ def test_missing_file_in_the_middle_is_told_and_stepped_over(builder):
         ]
 
 
+def test_empty_first_file_is_told(builder):
+    """A file that expired is gone; an empty one has lost what it held."""
+    root = three_files(builder).write()
+    first = sorted((root / "commitlog").iterdir())[0]
+    first.write_bytes(b"")
+    with OfflineStore(root) as store:
+        assert store.min_offset == 1000
+        assert findings(store) == [
+            (first.name, 0, "the file is empty, but the log goes on at 1000")
+        ]
+
+
 def test_missing_first_files_are_expired_not_damaged(builder):
     with OfflineStore(three_files(builder).expire(1).write()) as store:
         assert store.min_offset == 1000

@@ -279,12 +279,15 @@ class TestBatch:
 
 
 class FailingSync(PosixFileOps):
-    """Files whose sync fails once a test says so."""
+    """Files whose sync fails once a test says so: all, or those of one directory."""
 
-    def __init__(self):
+    def __init__(self, place=""):
         self.fails = False
+        self._place = place
 
-    def _wrap(self, writer):
+    def _wrap(self, path, writer):
+        if self._place not in path.parts and self._place:
+            return writer
         outer, sync = self, writer.sync
 
         class Wrapped:
@@ -299,10 +302,10 @@ class FailingSync(PosixFileOps):
         return Wrapped()
 
     def create(self, path, size, *, is_sparse=False):
-        return self._wrap(super().create(path, size, is_sparse=is_sparse))
+        return self._wrap(path, super().create(path, size, is_sparse=is_sparse))
 
     def open_writer(self, path):
-        return self._wrap(super().open_writer(path))
+        return self._wrap(path, super().open_writer(path))
 
 
 @pytest.mark.parametrize("mode", ["SYNC_FLUSH", "ASYNC_FLUSH"])
@@ -328,7 +331,20 @@ def test_failed_flush_poisons_the_store(tmp_path, mode):
     ):
         with pytest.raises(StorePoisonedError, match="open it again"):
             put()
-    store.close()
+    with pytest.raises(StorePoisonedError):
+        store.close()
+    assert (tmp_path / "abort").exists()
+
+
+def test_close_tells_of_a_flush_that_fails_then(tmp_path):
+    """A put that did not wait for the disk was told that all is well: its caller must hear."""
+    ops = FailingSync("commitlog")
+    store = open_engine(tmp_path, ops=ops)
+    assert store.put(request()).is_ok
+    ops.fails = True
+    with pytest.raises(StorePoisonedError, match="Input/output error"):
+        store.close()
+    assert not store.is_open
     assert (tmp_path / "abort").exists()
 
 

@@ -138,21 +138,31 @@ def test_filler_with_an_empty_file_behind_it_ends_the_log_there(builder):
 # --- after an unclean stop -----------------------------------------------------------------------
 
 
-def test_unclean_start_dispatches_from_the_file_that_the_checkpoint_names(builder):
+def test_unclean_start_reads_from_the_file_that_the_checkpoint_names(builder):
     builder.records(30).unclean()
     builder.checkpoint(*[builder.placed[20].store_timestamp + 3000] * 3)
     bench = bench_of(builder)
     report = bench.recover()
     assert not report.is_clean
-    assert report.dispatched_from == 2 * SIZE
-    assert bench.dispatched[0][0] == 2 * SIZE
+    assert report.read_from == 2 * SIZE
+    # What was not flushed may be there in part: it is made again.
+    assert (report.dispatched_from, bench.dispatched) == (2 * SIZE, [(2 * SIZE, builder.end)])
     assert (report.redispatched, report.queue_offsets) == (0, {T: 30})
     assert report.last_timestamp == builder.placed[-1].store_timestamp
 
 
 def test_unclean_start_without_a_checkpoint_reads_everything(builder):
     bench = bench_of(builder.records(30).unclean().checkpoint(0, 0, 0))
-    assert bench.recover().dispatched_from == 0
+    assert bench.recover().read_from == 0
+
+
+def test_unclean_start_gives_queues_what_they_lack(builder):
+    builder.records(25).records(3, dispatched=False).unclean().checkpoint(0, 0, 0)
+    bench = bench_of(builder)
+    report = bench.recover()
+    assert report.dispatched_from == 0
+    assert (report.redispatched, report.queue_offsets) == (3, {T: 28})
+    assert bench.offsets_of() == places(builder)
 
 
 def test_torn_record_is_cut_and_its_unit_with_it(builder):
@@ -358,7 +368,7 @@ def test_progress_ends_with_all_of_it(builder, clean):
 
 
 def test_report_has_the_time_it_took(builder):
-    bench = bench_of(builder.records(3).unclean())
+    bench = bench_of(builder.records(3, dispatched=False).unclean())
     put = bench.put
     bench.put = lambda message: (bench.clock.advance_ms(7), put(message))
     assert bench.recover().elapsed_ms == 21

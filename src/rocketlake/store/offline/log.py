@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,15 @@ class Stop(Struct, frozen=True):
         return self.physical_offset - self.file.base_offset
 
 
+@runtime_checkable
+class RangedReader(Protocol):
+    """A reader that knows where a file is only zeros."""
+
+    def written_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a range that may be something else."""
+        ...
+
+
 class Readers:
     """A few files kept open, the least used closed first."""
 
@@ -65,20 +75,34 @@ class Readers:
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         """Return bytes of a file; none if it is gone."""
+        reader = self._reader(path)
+        return reader.read(position, size) if reader is not None else b""
+
+    def _reader(self, path: Path) -> Reader | None:
         reader = self._open.get(path)
         if reader is None:
             try:
                 reader = self._ops.open_reader(path)
             except StoreNotFoundError:
                 if self._ops.stat(path) is None:
-                    return b""  # deleted meanwhile: like a file that ends at once
+                    return None  # deleted meanwhile: like a file that ends at once
                 raise
             self._open[path] = reader
             if len(self._open) > _OPEN_MAX:
                 self._open.popitem(last=False)[1].close()
         else:
             self._open.move_to_end(path)
-        return reader.read(position, size)
+        return reader
+
+    def ranges(self, path: Path, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of a file in which something may be; all of it if nobody knows."""
+        reader = self._reader(path)
+        if reader is None:
+            return []
+        known: object = reader
+        if isinstance(known, RangedReader):
+            return list(known.written_ranges(start, end))
+        return [(start, end)]
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -103,8 +127,9 @@ class LogView:
         Raises:
             ConfigError: no file has the size that was given.
         """
-        found = [file for file in self._directory.log_files() if file.size]
-        self.files = _without_twins(found, self._damage)
+        listed = self._directory.log_files()
+        self.files = _without_twins([file for file in listed if file.size], self._damage)
+        self._report_empty_begin(listed)
         self._bases = [file.base_offset for file in self.files]
         sizes = Counter(file.size for file in self.files)
         if file_size is not None and sizes and file_size not in sizes:
@@ -120,6 +145,13 @@ class LogView:
             return layout.DEFAULT_LOG_FILE_SIZE
         most = max(sizes.values())
         return max(size for size, count in sizes.items() if count == most)
+
+    def _report_empty_begin(self, listed: list[OffsetFile]) -> None:
+        """Tell of empty files that the log would begin with: without a word they look expired."""
+        for file in listed:
+            if not file.size and self.files and file.base_offset < self.files[0].base_offset:
+                text = f"the file is empty, but the log goes on at {self.files[0].base_offset}"
+                self._damage.report(file.path, 0, text)
 
     def _report_shapes(self) -> None:
         for file in self.files:
@@ -166,6 +198,15 @@ class LogView:
             return b""
         position = physical_offset - file.base_offset
         return self._readers.read(file.path, position, min(size, file.size - position))
+
+    def written_ranges(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of a range in one file that may be something else than zeros."""
+        file = self.file_at(begin)
+        if file is None or begin >= end:
+            return []
+        base = file.base_offset
+        found = self._readers.ranges(file.path, begin - base, min(end - base, file.size))
+        return [(base + start, base + stop) for start, stop in found]
 
     def has_more(self, end: int) -> bool:
         """Tell, by a few bytes, whether anything may have been written behind the end."""

@@ -155,14 +155,23 @@ def records_behind(log: LogView, tail: Tail) -> int | None:
         return None
     for file in log.files:
         if file.base_offset + file.size > tail.end_offset:
-            found = _search(log, file, max(tail.end_offset + 1, file.base_offset))
+            found = search(log, file, max(tail.end_offset + 1, file.base_offset))
             if found is not None:
                 return found
     return None
 
 
-def _search(log: LogView, file: OffsetFile, offset: int) -> int | None:
-    limit = file.base_offset + file.size
+def search(log: LogView, file: OffsetFile, offset: int) -> int | None:
+    """Return the first well-formed record of a file from an offset on that claims its place."""
+    for start, stop in log.written_ranges(offset, file.base_offset + file.size):
+        # A record may begin with zeros, in a part where there are only zeros.
+        found = _search(log, max(offset, start - layout.BLANK_HEADER_SIZE), stop)
+        if found is not None:
+            return found
+    return None
+
+
+def _search(log: LogView, offset: int, limit: int) -> int | None:
     while offset < limit:
         data = log.read(offset, min(WINDOW, limit - offset))
         if len(data) < layout.RECORD_MIN_SIZE:
