@@ -1,0 +1,130 @@
+"""`rocketlake verify`: is everything in a store as it must be."""
+
+import itertools
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from rocketlake.cli import screen
+from rocketlake.cli.opening import StoreArguments, takes_store
+from rocketlake.store.offline import Finding
+from rocketlake.upkeep.verify.findings import Fault, Pending
+from rocketlake.upkeep.verify.verifier import (
+    WHAT,
+    Verifier,
+    VerifyOptions,
+    VerifySummary,
+    total_bytes,
+)
+
+_SHOWN = 20
+
+
+@click.command()
+@takes_store
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    help=f"Show at most so many findings of a kind; without it {_SHOWN}, or all as JSON.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Threads that work; one for each core.")
+@click.option(
+    "--only",
+    type=click.Choice(sorted(WHAT)),
+    multiple=True,
+    help="Check only this part, and what the log says of it; may be given again.",
+)
+def verify(
+    *,
+    store: StoreArguments,
+    as_json: bool,
+    limit: int | None,
+    jobs: int | None,
+    only: tuple[str, ...],
+) -> int:
+    """Check STORE: every record, queue unit and index entry against each other, and the tables.
+
+    Nothing is changed. The store may be in use. What the next start repairs by itself, such as a
+    torn end, is told as pending and is no finding. Exit code 0 says that the store is sound, 1
+    that something is wrong, 2 that it could not be looked at.
+    """
+    options = VerifyOptions(what=frozenset(only) or WHAT, jobs=jobs or 0)
+    with store.open() as view:
+        verifier = Verifier(view, options)
+        with screen.progress("verifying", total_bytes(view)) as advance:
+            summary = verifier.run(on_bytes=advance)
+    faults = verifier.ledger.faults
+    if as_json:
+        shown = faults if limit is None else faults[:limit]
+        click.echo(as_object(shown, summary))
+    else:
+        out = screen.console()
+        print_findings(out, faults, summary, _SHOWN if limit is None else limit)
+        print_summary(out, summary)
+    return 0 if summary.is_sound else 1
+
+
+def as_object(faults: list[Fault], summary: VerifySummary) -> bytes:
+    """Return findings and summary as one JSON object."""
+    findings = [Finding(fault.path, fault.position, fault.reason) for fault in faults]
+    return msgspec.json.encode({"findings": findings, "summary": summary})
+
+
+def print_findings(out: Console, faults: list[Fault], summary: VerifySummary, limit: int) -> None:
+    """Print the findings of each kind as a table."""
+    by_kind = sorted(faults, key=lambda fault: list(summary.kinds).index(fault.kind.value))
+    for kind, found in itertools.groupby(by_kind, key=lambda fault: fault.kind.value):
+        count = summary.kinds[kind]
+        table = screen.table(f"{kind[0].upper()}{kind[1:]}: {count}", "path", "#position", "reason")
+        for shown, fault in enumerate(found):
+            if shown == limit:
+                break
+            table.add_row(
+                _safe(_within(fault.path, summary.path)), str(fault.position), _safe(fault.reason)
+            )
+        out.print(table)
+        if count > limit:
+            out.print(f"[dim]and {count - limit} more (--limit, --json)[/dim]")
+        out.print()
+
+
+def print_summary(out: Console, summary: VerifySummary) -> None:
+    """Print what was looked at and what came out."""
+    for text in pending_texts(summary.pending):
+        out.print(f"[dim]pending: {_safe(text)}[/dim]")
+    if summary.deleted_topics:
+        count = sum(summary.deleted_topics.values())
+        named = ", ".join(sorted(summary.deleted_topics))
+        out.print(f"[dim]{count} records are of deleted topics: {_safe(named)}[/dim]")
+    if summary.earlier_lives:
+        text = f"{summary.earlier_lives} records are of topics that were made again since"
+        out.print(f"[dim]{text}[/dim]")
+    looked = (
+        f"{summary.records} records ({screen.size_text(summary.bytes)}) in {summary.files} files, "
+        f"{summary.units} units in {summary.queues} queues, {summary.keys} keys"
+    )
+    verdict = "[green]sound[/green]" if summary.is_sound else "[red]not sound[/red]"
+    found = "no findings" if summary.is_sound else f"{summary.findings} findings"
+    out.print(f"[bold]{_safe(summary.path)}[/bold]  {summary.state}: {looked}; {found}: {verdict}")
+
+
+def pending_texts(pending: Pending) -> list[str]:
+    """Say in words what the next start does by itself."""
+    counted = (
+        (pending.torn_bytes, "bytes behind the last good record, which a start cuts off"),
+        (pending.not_dispatched, "messages that a start puts into their queues"),
+        (pending.units_to_cut, "units behind the end of the log, which a start cuts off"),
+        (pending.keys_to_index, "keys that a start puts into the index"),
+    )
+    return [f"{count} {text}" for count, text in counted if count] + pending.notes
+
+
+def _within(path: str, root: str) -> str:
+    return path.removeprefix(root).lstrip("/") or path
+
+
+def _safe(text: str) -> str:
+    return escape(screen.printable(text))

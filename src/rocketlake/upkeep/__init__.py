@@ -1,0 +1,1 @@
+"""Looking after a store directory: verify, repair, search, export, back up, salvage."""

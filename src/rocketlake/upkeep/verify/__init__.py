@@ -1,0 +1,1 @@
+"""Verify: every record, unit, entry and table of a store against each other."""

@@ -1,0 +1,223 @@
+"""One index file by itself: header, slots, chains and the order of its entries."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, field
+
+from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.format import layout
+from rocketlake.format.index import ENTRY_DTYPE
+from rocketlake.store.offline.log import Readers
+from rocketlake.upkeep.verify.findings import Fault, Kind
+from rocketlake.upkeep.verify.places import IndexPlace
+
+_READ: Final = 8 << 20
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+class IndexReport(Struct):
+    """What is wrong with a file, and where in it the files of the log begin."""
+
+    faults: list[Fault] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """For each file of the log, the first entry of a record in it or behind."""
+
+
+def check_index_file(
+    place: IndexPlace,
+    bases: list[int],
+    on_bytes: Callable[[int], None] | None = None,
+    ops: FileOps | None = None,
+) -> IndexReport:
+    """Check one file; `bases` are the offsets where the files of the log begin."""
+    readers = Readers(ops or PosixFileOps())
+    try:
+        return _IndexPiece(place, readers).run(bases)
+    finally:
+        readers.close()
+        if on_bytes is not None:
+            on_bytes(place.size)
+
+
+class _IndexPiece:
+    def __init__(self, place: IndexPlace, readers: Readers) -> None:
+        self._place = place
+        self._readers = readers
+        self._report = IndexReport()
+
+    def run(self, bases: list[int]) -> IndexReport:
+        place, report = self._place, self._report
+        if place.count <= 1:
+            report.starts = [1] * len(bases)
+            if not place.is_growing:
+                self._check_empty()
+                self._check_zeros(layout.INDEX_HEADER_SIZE)
+            return report
+        hashes, places, previous = self._entries()
+        if len(hashes) < place.count - 1:
+            self._fault(place.size, f"{place.count - 1} entries do not fit into the file")
+        if len(hashes):
+            self._check_order(places)
+            self._check_chains(hashes, previous)
+            self._check_header(places)
+        self._check_zeros(place.position(0), place.position(1))
+        if not place.is_growing:
+            self._check_zeros(place.position(place.count))
+        ordered = _without_outliers(places)
+        report.starts = (np.searchsorted(ordered, np.array(bases, np.int64)) + 1).tolist()
+        return report
+
+    def _check_empty(self) -> None:
+        """A file without entries repeats in its header where the one before it ended."""
+        header = self._place.header
+        times = (header.begin_timestamp, header.end_timestamp)
+        places = (header.begin_physical_offset, header.end_physical_offset)
+        before = self._place.before_end_timestamp
+        is_good = len(set(times)) == len(set(places)) == 1 and header.slot_count == 0
+        is_good = is_good and header.entry_count in (0, 1) and min(*times, *places) >= 0
+        if not is_good or (before is not None and times[0] != max(before, 0)):
+            self._fault(0, "the header of a file without entries names some")
+
+    def _entries(self) -> tuple[Int32s, Int64s, Int32s]:
+        """Read hash, offset and chain of all entries, part by part."""
+        place = self._place
+        begin, end = place.position(1), min(place.position(place.count), place.size)
+        step = _READ // layout.INDEX_ENTRY_SIZE * layout.INDEX_ENTRY_SIZE
+        parts = [np.empty(0, ENTRY_DTYPE)]
+        for position in range(begin, end, step):
+            data = self._readers.read(place.path, position, min(step, end - position))
+            parts.append(np.frombuffer(data, ENTRY_DTYPE, len(data) // layout.INDEX_ENTRY_SIZE))
+        return (
+            np.concatenate([part["key_hash"].astype(np.int32) for part in parts]),
+            np.concatenate([part["physical_offset"].astype(np.int64) for part in parts]),
+            np.concatenate([part["previous"].astype(np.int32) for part in parts]),
+        )
+
+    def _fault(self, position: int, text: str) -> None:
+        path = self._place.path
+        fault = Fault(
+            str(path),
+            position,
+            f"index file {path.name}: {text}",
+            kind=Kind.INDEX,
+            about=path.name,
+        )
+        self._report.faults.append(fault)
+
+    def _check_order(self, places: Int64s) -> None:
+        for row in np.flatnonzero(places[1:] < places[:-1]).tolist():
+            number = row + 2
+            text = f"entry {number} points to {places[row + 1]}, the one before to {places[row]}"
+            self._fault(self._place.position(number), text)
+
+    def _check_header(self, places: Int64s) -> None:
+        header = self._place.header
+        if header.begin_physical_offset != places[0]:
+            text = f"the header begins at {header.begin_physical_offset}, entry 1 at {places[0]}"
+            self._fault(16, text)
+        if header.end_physical_offset != places[-1] and not self._place.is_growing:
+            text = (
+                f"the header ends at {header.end_physical_offset}, entry {len(places)} at "
+                f"{places[-1]}"
+            )
+            self._fault(24, text)
+
+    # --- chains --------------------------------------------------------------------------------
+
+    def _check_chains(self, hashes: Int32s, previous: Int32s) -> None:
+        """Each entry is named once, by its slot or by a later entry of the same slot.
+
+        That is the whole proof: a chain then goes down through all entries of its slot.
+        """
+        place, count = self._place, len(hashes)
+        for row in np.flatnonzero(hashes < 0).tolist():
+            self._fault(place.position(row + 1), f"entry {row + 1} has the hash {hashes[row]}")
+        slot_of = hashes.astype(np.int64) % place.slots
+        numbers = np.arange(1, count + 1, dtype=np.int64)
+        chained = previous != 0
+        good = (previous >= 0) & (previous < numbers)
+        inside = np.where(good, previous, 0)
+        good &= ~chained | (slot_of[np.maximum(inside - 1, 0)] == slot_of)
+        self._tell_chains(previous, good)
+        if place.is_growing:
+            return  # slots name newer entries already
+        named = np.bincount(inside[good & chained], minlength=count + 1)
+        are_good = self._check_slots(slot_of, named)
+        if good.all() and are_good:
+            for number in np.flatnonzero(named[1:] != 1).tolist():
+                text = f"entry {number + 1} is named {named[number + 1]} times by the chains"
+                self._fault(place.position(number + 1), text)
+        is_used = np.zeros(place.slots, np.bool_)
+        is_used[slot_of] = True
+        self._check_slot_count(int(np.count_nonzero(is_used)), count)
+
+    def _check_slots(self, slot_of: Int64s, named: npt.NDArray[np.intp]) -> bool:
+        """Check that slots name entries of their own, and count these."""
+        heads = self._slots()
+        used = np.flatnonzero(heads)
+        values = heads[used].astype(np.int64)
+        fits = (values > 0) & (values <= len(slot_of))
+        fits[fits] &= slot_of[values[fits] - 1] == used[fits]
+        for index in np.flatnonzero(~fits).tolist():
+            slot = int(used[index])
+            position = layout.INDEX_HEADER_SIZE + slot * layout.INDEX_SLOT_SIZE
+            self._fault(position, f"slot {slot} names entry {values[index]}, which is not its own")
+        named += np.bincount(values[fits], minlength=len(named))
+        return bool(fits.all())
+
+    def _tell_chains(self, previous: Int32s, good: npt.NDArray[np.bool_]) -> None:
+        for row in np.flatnonzero(~good).tolist():
+            text = f"entry {row + 1} is chained to {previous[row]}, which is not of its slot"
+            self._fault(self._place.position(row + 1), text)
+
+    def _check_slot_count(self, used: int, count: int) -> None:
+        said = self._place.header.slot_count
+        if said not in (used, count):  # 4.6 counts every entry
+            self._fault(32, f"the header says that {said} slots are used, {used} are")
+
+    def _slots(self) -> Int32s:
+        place = self._place
+        size = place.slots * layout.INDEX_SLOT_SIZE
+        data = self._readers.read(place.path, layout.INDEX_HEADER_SIZE, size)
+        return np.frombuffer(data, ">i4", len(data) // 4).astype(np.int32)
+
+    def _check_zeros(self, begin: int, end: int | None = None) -> None:
+        """Nothing was ever written behind the last entry, nor into entry 0."""
+        end = self._place.size if end is None else end
+        for position in range(begin, end, _READ):
+            wanted = min(_READ, end - position)
+            data = np.frombuffer(self._readers.read(self._place.path, position, wanted), np.uint8)
+            if data.any():
+                at = position + int(np.flatnonzero(data)[0])
+                self._fault(at, "bytes that are not zero where no entry is")
+                return
+
+
+def _without_outliers(places: Int64s) -> Int64s:
+    """Return the offsets with those smoothed away that leave the order of both neighbours."""
+    if len(places) < 3:
+        return np.maximum.accumulate(places) if len(places) else places
+    found = places.copy()
+    first, middle, last = places[:-2], places[1:-1], places[2:]
+    out = (first <= last) & ((middle < first) | (middle > last))
+    found[1:-1][out] = first[out]
+    found[0] = min(found[0], found[1])
+    return np.maximum.accumulate(found)
+
+
+def strays_between(
+    files: list[IndexPlace], begin: tuple[int, int], end: tuple[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Yield entries, by file and number, from a place of the index up to another."""
+    file, entry = begin
+    while (file, entry) < end and file < len(files):
+        if entry >= files[file].count:
+            file, entry = file + 1, 1
+            continue
+        yield file, entry
+        entry += 1

@@ -1,0 +1,182 @@
+"""The records of one file of a log, in order, whatever lies between them."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.format import layout
+from rocketlake.format.record import RecordColumns, StopReason, reason_text, scan
+from rocketlake.store.offline.log import Readers
+from rocketlake.upkeep.verify.places import Layout
+
+# Why: small enough that what a scan has just read is still in the processor's cache when the
+# records are looked at again, and large enough for few calls.
+WINDOW: Final = 1 << 20
+_ROWS_MAX: Final = 65_536
+_MAGICS: Final = tuple(
+    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+)
+_ORDINARY: Final = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
+
+
+class BadPart(Struct, frozen=True):
+    """Bytes that are no good records: from an offset to another, and why."""
+
+    begin: int
+    end: int
+    reason: StopReason
+    has_record_behind: bool
+    """Whether a good record begins at the end, in the same file, or its blank record."""
+    written_end: int
+    """Behind the last byte that is not zero."""
+
+
+class LogFileWalk:
+    """Walks one file; behind bad bytes it goes on with the next record that claims its place.
+
+    `end` and `stop` say afterwards where and why the records end, `bad` what lies between them.
+    """
+
+    def __init__(
+        self,
+        store: Layout,
+        number: int,
+        readers: Readers,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._file = store.log_files[number]
+        self._limit = self._file.base_offset + store.room(number)
+        self._readers = readers
+        self._on_bytes = on_bytes
+        self.end = self._file.base_offset
+        self.stop = StopReason.END_OF_DATA
+        self.bad: list[BadPart] = []
+
+    def records(self) -> Iterator[RecordColumns]:
+        """Yield the good records in order, and note what lies between."""
+        offset = self._file.base_offset
+        doubted = -1
+        while offset < self._limit:
+            buffer = self._read(offset)
+            position = 0
+            reason = StopReason.OK
+            while reason is StopReason.OK:
+                found = scan(
+                    buffer,
+                    position,
+                    base_offset=offset,
+                    checks=self._store.checks,
+                    rows_max=_ROWS_MAX,
+                )
+                reason, position = found.reason, found.position
+                if len(found.columns):
+                    yield found.columns
+            self._advance(position)
+            offset += position
+            if self._is_cut_by_window(offset, buffer, position, reason):
+                continue
+            self.end, self.stop = offset, reason
+            if reason in _ORDINARY or offset >= self._limit:
+                return
+            if doubted != offset and self._store.held_by is not None:
+                doubted = offset  # a running broker may be writing it: look once more
+                continue
+            offset = self._pass_bad(offset, reason)
+
+    def _read(self, offset: int) -> bytes:
+        """Return the bytes from an offset on: a window, or one record if that is larger."""
+        position = offset - self._file.base_offset
+        left = self._limit - offset
+        data = self._readers.read(self._file.path, position, min(WINDOW, left))
+        size = int.from_bytes(data[:4], "big", signed=True)
+        magic = data[4:8]
+        if len(data) < size <= left and magic in _MAGICS:
+            data = self._readers.read(self._file.path, position, size)
+        return data
+
+    def _is_cut_by_window(
+        self, offset: int, buffer: bytes, position: int, reason: StopReason
+    ) -> bool:
+        """Tell whether only the window ended, so that reading on at the offset gives more."""
+        if position == 0 or offset - position + len(buffer) >= self._limit:
+            return False
+        left = len(buffer) - position
+        return reason is StopReason.TORN or left < layout.BLANK_HEADER_SIZE
+
+    def _advance(self, count: int) -> None:
+        if self._on_bytes is not None and count:
+            self._on_bytes(count)
+
+    def _pass_bad(self, offset: int, reason: StopReason) -> int:
+        """Note bad bytes and return where the next good record begins, or the limit."""
+        following = self._blank_behind(offset) or self._next_good(offset)
+        found = following is not None
+        end = self._limit if following is None else following
+        written = end if found else self._last_written(offset)
+        self.bad.append(BadPart(offset, end, reason, found, written))
+        self._advance(end - offset)
+        return end
+
+    def _blank_behind(self, offset: int) -> int | None:
+        """Return where the file's blank record begins, if it is just behind a damaged record."""
+        base = self._file.base_offset
+        head = self._readers.read(self._file.path, offset - base, 4)
+        following = offset + max(int.from_bytes(head, "big", signed=True), 0)
+        if following <= offset or following + layout.BLANK_HEADER_SIZE > self._limit:
+            return None
+        head = self._readers.read(self._file.path, following - base, layout.BLANK_HEADER_SIZE)
+        left = (self._store.log_file_size - (following - base)).to_bytes(4, "big", signed=True)
+        is_blank = head == left + layout.MAGIC_BLANK.to_bytes(4, "big", signed=True)
+        return following if is_blank else None
+
+    def _last_written(self, offset: int) -> int:
+        """Return the offset behind the last byte that is not zero."""
+        base = self._file.base_offset
+        end = offset
+        while offset < self._limit:
+            wanted = min(WINDOW, self._limit - offset)
+            data = self._readers.read(self._file.path, offset - base, wanted)
+            if not data:
+                break
+            used = len(data.rstrip(b"\0"))
+            end = offset + used if used else end
+            offset += len(data)
+        return end
+
+    def _next_good(self, offset: int) -> int | None:
+        """Return the first well-formed record behind an offset that claims its very place."""
+        begin = offset + 1
+        while begin < self._limit:
+            data = self._readers.read(
+                self._file.path,
+                begin - self._file.base_offset,
+                min(WINDOW, self._limit - begin),
+            )
+            if len(data) < layout.RECORD_MIN_SIZE:
+                return None
+            for at in _magic_places(data):
+                place = begin + at
+                checks = self._store.checks
+                one = scan(self._read(place), base_offset=place, checks=checks, rows_max=1)
+                if len(one.columns):
+                    return place
+            begin += max(len(data) - layout.BLANK_HEADER_SIZE, 1)
+        return None
+
+
+def _magic_places(data: bytes) -> list[int]:
+    places = []
+    for magic in _MAGICS:
+        at = data.find(magic, 4)
+        while at >= 0:
+            places.append(at - 4)
+            at = data.find(magic, at + 1)
+    return sorted(places)
+
+
+def bad_text(part: BadPart) -> str:
+    """Say in words what is wrong with a part of the log."""
+    text = reason_text(part.reason)
+    return f"{text}; records go on at {part.end}" if part.has_record_behind else text

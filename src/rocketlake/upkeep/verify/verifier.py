@@ -1,0 +1,227 @@
+"""Verify a store: every record, unit, entry and table against each other.
+
+1. `places.look` notes what there is. Then pieces of work, each a plain function whose arguments and
+   results can be sent to another process: an index file (`check_index_file`), a file of the log
+   with its records' units and keys (`check_log_file`), a queue's remaining units
+   (`check_leftovers`), the tables.
+2. What a start repairs by itself is pending, not wrong: a torn end, records not dispatched, index
+   files that are built again. What is wrong after a clean stop, or contradicts itself, is a
+   finding.
+3. A topic counts as deleted if the table of topics can be read and does not name it, and no queue
+   of it is there: its records are no findings. A topic that was made again counts from 0 anew:
+   records that lie before its first unit's, and whose numbers were given again, are of its earlier
+   life.
+
+Which changes nothing can show is in `record_checks`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec import Struct, field
+
+from rocketlake.store.offline.damage import Finding
+from rocketlake.store.offline.view import OfflineStore
+from rocketlake.upkeep.verify import places as looking
+from rocketlake.upkeep.verify.findings import Fault, Ledger, Pending
+from rocketlake.upkeep.verify.index_piece import IndexReport, check_index_file
+from rocketlake.upkeep.verify.judging import Judge
+from rocketlake.upkeep.verify.leftovers import QueueReport, check_leftovers, merged_runs
+from rocketlake.upkeep.verify.log_piece import LogReport, check_log_file
+from rocketlake.upkeep.verify.places import Layout
+from rocketlake.upkeep.verify.tables import check_checkpoint, check_tables
+
+Argument = TypeVar("Argument")
+Value = TypeVar("Value")
+
+WHAT: Final = frozenset({"log", "queues", "index", "tables"})
+
+
+class VerifyOptions(Struct, frozen=True, kw_only=True):
+    """What to check, and with how many threads; 0 takes one for each core."""
+
+    what: frozenset[str] = WHAT
+    jobs: int = 0
+    kept: int = 100_000
+    """At most so many findings are kept; all are counted."""
+    is_locked: bool = False
+    """The caller has the store's lock: nobody writes meanwhile."""
+
+    @property
+    def workers(self) -> int:
+        """How many threads work."""
+        return self.jobs or os.cpu_count() or 1
+
+
+class VerifySummary(Struct, kw_only=True, rename="camel"):
+    """What was looked at, and what came out."""
+
+    path: str
+    state: str
+    files: int = 0
+    records: int = 0
+    bytes: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    keys: int = 0
+    findings: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    pending: Pending = field(default_factory=Pending)
+    deleted_topics: dict[str, int] = field(default_factory=dict)
+    earlier_lives: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.findings == 0
+
+
+class Verifier:
+    """Checks one store.
+
+    Afterwards `ledger` has the findings with their kinds, `layout` what was looked at and `judge`
+    what came out of it: a repair is planned with these.
+    """
+
+    def __init__(
+        self, store: OfflineStore | Path | str, options: VerifyOptions | None = None
+    ) -> None:
+        self._given = store
+        self._options = options or VerifyOptions()
+        self.ledger = Ledger()
+        self.layout: Layout | None = None
+        self.judge: Judge | None = None
+
+    def run(
+        self,
+        on_finding: Callable[[Finding], None] | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> VerifySummary:
+        """Check everything; tell of findings as they come, and of bytes as they are read.
+
+        Raises:
+            StoreNotFoundError: there is no store, or it cannot be read.
+        """
+        self.ledger = Ledger(on_finding, self._options.kept)
+        if isinstance(self._given, OfflineStore):
+            return self._run(self._given, on_bytes)
+        with OfflineStore(self._given) as store:
+            return self._run(store, on_bytes)
+
+    def _run(self, store: OfflineStore, on_bytes: Callable[[int], None] | None) -> VerifySummary:
+        found = looking.look(store, self._options.what, is_locked=self._options.is_locked)
+        ledger = self.ledger
+        ledger.add(found.faults)
+        with ThreadPoolExecutor(self._options.workers, thread_name_prefix="verify") as pool:
+            work = _Work(found, pool, on_bytes)
+            index_reports = work.index()
+            for report in index_reports:
+                ledger.add(report.faults)
+            log_reports = work.log(index_reports)
+            judge = Judge(found, log_reports, ledger)
+            self.layout, self.judge = found, judge
+            judge.judge_log()
+            queue_reports = work.queues(log_reports, judge) if "queues" in found.what else []
+        judge.judge_queues(queue_reports)
+        judge.judge_index()
+        if "tables" in found.what:
+            ledger.add(self._checkpoint(store, found, judge))
+            ledger.add(check_tables(store.directory, judge.queue_ends()))
+        return self._summary(found, log_reports, queue_reports, judge)
+
+    def _checkpoint(self, store: OfflineStore, found: Layout, judge: Judge) -> Iterator[Fault]:
+        if found.held_by is not None:
+            return iter(())  # it may speak of records that came after those that were looked at
+        # The newest record may be among those that cannot be read.
+        is_known = judge.newest and not any(report.bad for report in judge.reports)
+        newest = judge.newest if is_known else None
+        return check_checkpoint(store.directory, found.checkpoint, newest, judge.log_limit)
+
+    def _summary(
+        self,
+        found: Layout,
+        log_reports: Sequence[LogReport],
+        queue_reports: Sequence[QueueReport],
+        judge: Judge,
+    ) -> VerifySummary:
+        state = "clean stop" if found.is_clean else "unclean stop"
+        return VerifySummary(
+            path=str(found.root),
+            state=f"in use by process {found.held_by}" if found.held_by is not None else state,
+            files=len(found.log_files),
+            records=sum(report.records for report in log_reports),
+            bytes=sum(report.bytes for report in log_reports),
+            queues=len(found.queues),
+            units=sum(report.units for report in queue_reports),
+            index_files=len(found.index),
+            keys=sum(report.keys for report in log_reports),
+            findings=self.ledger.count,
+            kinds=dict(self.ledger.kinds),
+            pending=self.ledger.pending,
+            deleted_topics=judge.deleted_topics,
+            earlier_lives=judge.earlier.total(),
+        )
+
+
+class _Work:
+    """Runs the pieces of one store in a pool."""
+
+    def __init__(
+        self,
+        found: Layout,
+        pool: ThreadPoolExecutor,
+        on_bytes: Callable[[int], None] | None,
+    ) -> None:
+        self._found = found
+        self._pool = pool
+        self._on_bytes = on_bytes
+
+    def index(self) -> list[IndexReport]:
+        bases = [file.base_offset for file in self._found.log_files]
+        files = self._found.index
+        return self._all(lambda place: check_index_file(place, bases, self._on_bytes), files)
+
+    def log(self, index_reports: Sequence[IndexReport]) -> list[LogReport]:
+        starts = list(index_starts(self._found, index_reports))
+        return self._all(
+            lambda number: check_log_file(
+                self._found, number, starts[number], on_bytes=self._on_bytes
+            ),
+            range(len(self._found.log_files)),
+        )
+
+    def queues(self, log_reports: Sequence[LogReport], judge: Judge) -> list[QueueReport]:
+        runs = [report.seats.runs for report in log_reports]
+        ends = judge.ends()
+        return self._all(
+            lambda queue: check_leftovers(
+                self._found, queue, list(merged_runs(runs, queue.number)), ends
+            ),
+            self._found.queues,
+        )
+
+    def _all(
+        self, action: Callable[[Argument], Value], arguments: Sequence[Argument]
+    ) -> list[Value]:
+        return list(self._pool.map(action, arguments))
+
+
+def index_starts(found: Layout, reports: Sequence[IndexReport]) -> Iterator[tuple[int, int]]:
+    """Yield, for each file of the log, the index file and entry that its keys begin with."""
+    for number in range(len(found.log_files)):
+        for file, report in enumerate(reports):
+            if report.starts[number] < found.index[file].count:
+                yield file, report.starts[number]
+                break
+        else:
+            yield len(found.index), 1
+
+
+def total_bytes(store: OfflineStore) -> int:
+    """Return how many bytes `run` goes through, roughly."""
+    index = sum(entry.size for entry in store.directory.index_files())
+    return sum(file.size for file in store.log.files) + index
