@@ -6,10 +6,9 @@ from enum import StrEnum
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from rocketlake.format import layout
+from rocketlake.format.hosts import HostTexts
 from rocketlake.format.record import RecordColumns, decode_properties
 from rocketlake.model import compression, flags
-from rocketlake.model.endpoint import host_text
 
 
 class BodyForm(StrEnum):
@@ -58,8 +57,6 @@ class Line(Struct, rename="camel", gc=False):
     inflated: bytes | UnsetType = UNSET
 
 
-_V6 = flags.BORN_HOST_V6 | flags.STORE_HOST_V6
-
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -73,7 +70,7 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
     codes, topics = columns.topics()
     buffer = bytes(columns.buffer)
     add_body = _BODIES[form]
-    hosts = _Hosts()
+    hosts = HostTexts()
     lines = []
     for row, code, tags_code in zip(columns.tuples(), codes.tolist(), tags_codes, strict=True):
         # fmt: off
@@ -106,27 +103,6 @@ def lines_of(columns: RecordColumns, tags_codes: list[int], form: BodyForm) -> l
         add_body(line, buffer[body : body + body_size], sys_flag)
         lines.append(line)
     return lines
-
-
-class _Hosts:
-    """Spells the hosts of records; those of the record before are usually the same."""
-
-    __slots__ = ("_last", "_raw")
-
-    def __init__(self) -> None:
-        self._raw = (b"", b"")
-        self._last = ("", "", "")
-
-    def at(self, buffer: bytes, position: int, sys_flag: int) -> tuple[str, str, str]:
-        """Return born host, store host, and what message ids of it begin with."""
-        at = position + layout.RECORD_BORN_HOST_AT
-        born_size, store_size = flags.host_sizes(sys_flag) if sys_flag & _V6 else (8, 8)
-        store_at = at + born_size + 8
-        raw = (buffer[at : at + born_size], buffer[store_at : store_at + store_size])
-        if raw != self._raw:
-            self._raw = raw
-            self._last = (host_text(raw[0]), host_text(raw[1]), raw[1].hex().upper())
-        return self._last
 
 
 def _body_base64(line: Line, body: bytes, sys_flag: int) -> None:

@@ -1,6 +1,7 @@
 """Argument parsing and exit codes.
 
-Exit codes: 0 fine, 1 something is wrong with the store, 2 could not look (or wrong usage).
+Exit codes: 0 fine, 1 something is wrong with the store, 2 could not look (or wrong usage). `grep`
+has those of grep: 0 found, 1 not found, 2 could not look everywhere.
 Commands are imported when they are called: `--help` must not wait for numpy.
 """
 
@@ -19,6 +20,18 @@ COMMANDS = {
     "info": ("rocketlake.cli.info:info", "Show what a store directory holds."),
     "dump": ("rocketlake.cli.dump:dump", "Print the messages of a store."),
     "tail": ("rocketlake.cli.tail:tail", "Follow a store as it grows."),
+    "verify": ("rocketlake.cli.verify:verify", "Check every record, queue unit and index entry."),
+    "repair": ("rocketlake.cli.repair:repair", "Mend what verify finds, as far as that can be."),
+    "grep": ("rocketlake.cli.grep:grep", "Find messages by a pattern."),
+    "export": ("rocketlake.cli.export:export", "Write messages to Parquet, JSON lines or CSV."),
+    "backup": (
+        "rocketlake.cli.backup:backup",
+        "Copy a store, in use or not; the second time only what is new.",
+    ),
+    "salvage": (
+        "rocketlake.cli.salvage:salvage",
+        "List and bring back records that a start cut off.",
+    ),
     "completion": ("rocketlake.cli.completion:completion", "Print or install shell completion."),
 }
 
@@ -83,7 +96,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def main() -> None:
     """Read, query and check message stores of Apache RocketMQ, without a broker.
 
-    A store is read where it lies, in use or not, and never written to.
+    A store is read where it lies, in use or not. Only repair and salvage --replay write to it.
     """
 
 

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import rocketlake
 from rocketlake import config
-from rocketlake.cli.screen import progress
+from rocketlake.cli.screen import progress, progress_of_unknown
 from rocketlake.errors import ConfigError
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.options import ReadOptions, parse_delay_levels
+
+if TYPE_CHECKING:  # importing it takes long
+    from rocketlake.embedded.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,6 +112,18 @@ def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]
             _ = store.max_offset
         store.on_progress = None
         yield store, reporter
+
+
+@contextmanager
+def opened_for_writing(path: str | Path, conf: config.Source | None = None) -> Iterator["Store"]:
+    """Open a store to put or to mend something; a recovery shows how far it is, and what it met."""
+    with progress_of_unknown("recovering the store") as on_progress:
+        store = rocketlake.open_store(path, conf, on_progress=on_progress)
+    with store:
+        report = store.recovery
+        for text in report.notes if report is not None else ():
+            note(text)
+        yield store
 
 
 def note(text: str) -> None:

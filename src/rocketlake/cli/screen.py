@@ -1,10 +1,10 @@
 """Tables on stdout, progress on stderr; NO_COLOR and plain pipes are honoured."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,12 +61,40 @@ class Advance(Protocol):
         ...
 
 
+class Progressed(Protocol):
+    """Tells a progress bar how much is done, and of how much."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show it."""
+        ...
+
+
 @contextmanager
 def progress(text: str, total: int) -> Iterator[Advance]:
     """Show a bar on stderr while something runs, if a person is looking there."""
+    with _bar(text, total) as bar:
+        if bar is None:
+            yield lambda amount: None
+        else:
+            yield lambda amount: bar.advance(bar.task_ids[0], amount)
+
+
+@contextmanager
+def progress_of_unknown(text: str) -> Iterator[Progressed]:
+    """Show a bar whose length is told on the way; none before that."""
+    with _bar(text, None) as bar:
+        if bar is None:
+            yield lambda done, total: None
+        else:
+            task = bar.task_ids[0]
+            yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+@contextmanager
+def _bar(text: str, total: int | None) -> Iterator[Progress | None]:
     err = Console(stderr=True)
-    if not err.is_terminal or total <= 0:
-        yield lambda amount: None
+    if not err.is_terminal or (total is not None and total <= 0):
+        yield None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -78,5 +106,41 @@ def progress(text: str, total: int) -> Iterator[Advance]:
     with Progress(
         *columns, console=err, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda amount: bar.advance(task, amount)
+        bar.add_task(text, total=total, visible=total is not None)
+        yield bar
+
+
+class Bars:
+    """One progress bar after the other."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def begin(self, text: str, total: int) -> Callable[[int], None]:
+        """End the bar there is and show another."""
+        self._open.close()
+        return self._open.enter_context(progress(text, total))
+
+    def end(self) -> None:
+        """Take the bar away, so that something can be printed."""
+        self._open.close()
+
+    def follow(self, text: str) -> Callable[[int, int], None]:
+        """Return what is told how much is done, and of how much; the first call shows the bar."""
+        bar: list[Callable[[int], None]] = []
+        reached = 0
+
+        def show(done: int, total: int) -> None:
+            nonlocal reached
+            if not bar:
+                bar.append(self.begin(text, total))
+            bar[0](done - reached)
+            reached = done
+
+        return show

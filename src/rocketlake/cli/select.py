@@ -69,6 +69,16 @@ class Found(Struct, frozen=True):
             self.queued[:count] if self.queued is not None else None,
         )
 
+    def only(self, rows: list[int]) -> "Found":
+        """Return some of the messages."""
+        return Found(
+            RecordColumns(self.columns.buffer, self.columns.rows[rows]),
+            [self.tags_codes[row] for row in rows],
+            [self.queue_offsets[row] for row in rows],
+            [self.batch_sizes[row] for row in rows],
+            [self.queued[row] for row in rows] if self.queued is not None else None,
+        )
+
 
 def parse_time(text: str) -> int:
     """Read milliseconds since 1970, or a date and time (local unless it names a zone).

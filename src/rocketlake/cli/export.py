@@ -1,0 +1,134 @@
+"""`rocketlake export`: the messages of a store as a file for other programs."""
+
+import gc
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import click
+
+from rocketlake.cli.dump import find
+from rocketlake.cli.opening import StoreArguments, note, opened, stdout_is_terminal, takes_store
+from rocketlake.cli.screen import Bars, size_text
+from rocketlake.cli.select import Selection
+from rocketlake.cli.selecting import takes_selection
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.store.offline import OfflineStore
+from rocketlake.upkeep.export.new_file import NewFile
+from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
+from rocketlake.upkeep.export.writers import Format, Shape, open_sink, shape_of
+
+_BUFFER = 1 << 20
+
+
+@click.command()
+@takes_store
+@click.argument("out", metavar="OUT")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice([item.value for item in Format]),
+    help="If the name of OUT does not tell; for - (stdout) the default is jsonl.",
+)
+@click.option(
+    "--body",
+    type=click.Choice([item.value for item in BodyColumn]),
+    default="bytes",
+    help="The column body: bytes (base64 but in Parquet), text (as UTF-8), or none.",
+)
+@click.option("--raw", is_flag=True, help="Bodies as they are stored, not uncompressed.")
+@click.option("-f", "--force", is_flag=True, help="Replace OUT if it exists.")
+@takes_selection
+@click.option("--limit", type=click.IntRange(0), help="At most so many.")
+@click.option("--log", "along_log", is_flag=True, help="Walk the commit log, not the queues.")
+def export(
+    *,
+    store: StoreArguments,
+    out: str,
+    format_: str | None,
+    body: str,
+    raw: bool,
+    force: bool,
+    wanted: Selection,
+    limit: int | None,
+    along_log: bool,
+) -> int:
+    """Write the messages of STORE to OUT: .parquet, .jsonl or .csv; - is stdout.
+
+    JSON lines and CSV may be compressed: .jsonl.gz, .csv.zst. A file has its name only when it is
+    whole. Times are UTC: a timestamp in Parquet, milliseconds since 1970 elsewhere.
+
+    \b
+    rocketlake export /data/store orders.parquet --topic orders
+    rocketlake export /data/store - --from-time 2026-01-31T08:00 --body text | jq .body
+    rocketlake export /data/store all.jsonl.zst
+
+    Exit code 1 says that damage was skipped (the rest is exported), 2 that nothing was written.
+    """  # noqa: D301 - click wants the character itself
+    chosen = Format(format_) if format_ is not None else None
+    shape = shape_for(out, chosen)
+    column = BodyColumn(body)
+    gc.disable()  # Why: as in dump
+    with opened(store) as (view, reporter), Bars() as bars:
+        maker = RowMaker(column, is_raw=raw, on_bad_body=lambda at: _report(view, at))
+        with opened_out(out, force=force) as stream:
+            sink = open_sink(shape, stream, column)
+            count, left = 0, limit
+            for part in find(view, wanted, bars, along_log=along_log):
+                part = part if left is None else part.first(left)  # noqa: PLW2901 - cut
+                if out == "-" and stdout_is_terminal():
+                    bars.end()  # lines and a bar would overwrite each other
+                sink.write(maker.rows(part.columns, part.queue_offsets))
+                count += len(part.columns)
+                if left is not None:
+                    left -= len(part.columns)
+                    if left <= 0:
+                        break
+            sink.close()
+        bars.end()
+        if out != "-":
+            size = Path(out).stat().st_size
+            note(f"{count} messages in {out} ({size_text(size)})")
+        return reporter.finish()
+
+
+def shape_for(out: str, chosen: Format | None) -> Shape:
+    """Tell how OUT is to be written."""
+    if out == "-":
+        shape = Shape(chosen or Format.JSONL)
+        if shape.format is Format.PARQUET and stdout_is_terminal():
+            raise click.UsageError("Parquet is nothing for a terminal; name a file, or use a pipe")
+        return shape
+    try:
+        return shape_of(Path(out), chosen)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+@contextmanager
+def opened_out(out: str, *, force: bool) -> Iterator[IO[bytes]]:
+    """Give the stream of OUT; a file gets its name when all went well."""
+    if out == "-":
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    if path.exists() and not path.is_dir() and not force:
+        raise click.UsageError(f"{out} exists; --force replaces it")
+    new = NewFile(PosixFileOps(), path)
+    try:
+        buffered = io.BufferedWriter(cast(io.RawIOBase, new), _BUFFER)
+        yield cast(IO[bytes], buffered)
+        buffered.flush()
+        new.commit()
+    finally:
+        new.abandon()
+
+
+def _report(view: OfflineStore, physical_offset: int) -> None:
+    path, position = view.log.describe(physical_offset)
+    text = "the body is not compressed as its flags say; it is exported as it is stored"
+    view.damage.report(path, position, text)

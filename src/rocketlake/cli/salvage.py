@@ -1,0 +1,187 @@
+"""`rocketlake salvage`: records that a start cut off, or that lie in raw log files."""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import msgspec
+from rich.markup import escape
+
+from rocketlake.cli.export import opened_out, shape_for
+from rocketlake.cli.opening import note
+from rocketlake.cli.screen import Bars, console, printable, progress, size_text, table, time_text
+from rocketlake.embedded.opening import open_store
+from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
+from rocketlake.upkeep.export.writers import Format, open_sink
+from rocketlake.upkeep.salvage.salvaging import (
+    RawSource,
+    Replayer,
+    ReplayReport,
+    Summary,
+    raw_source,
+    salvaged,
+)
+
+_TOPICS_MAX = 3
+
+
+@click.command()
+@click.argument("store", metavar="[STORE]", required=False)
+@click.option("--list", "lists", is_flag=True, help="Say what is there; so does no option at all.")
+@click.option("--replay", is_flag=True, help="Put the messages into STORE again, at its end.")
+@click.option(
+    "--out", metavar="FILE", help="Write the messages to .jsonl, .parquet, …; see export."
+)
+@click.option(
+    "--from",
+    "from_",
+    metavar="FILE|DIR",
+    help="Take the records of raw log files, not those that STORE has saved.",
+)
+@click.option("--force", is_flag=True, help="Also what was replayed before or is still in STORE.")
+@click.option("--json", "as_json", is_flag=True, help="The list as JSON lines, for programs.")
+@click.option("--options", "options_", metavar="FILE|JSON", help="The broker.conf of STORE.")
+def salvage(
+    *,
+    store: str | None,
+    lists: bool,
+    replay: bool,
+    out: str | None,
+    from_: str | None,
+    force: bool,
+    as_json: bool,
+    options_: str | None,
+) -> int:
+    """List, export or replay records that are in no queue of STORE any more.
+
+    Where good records lie behind a bad one, a start cuts them off and saves them under
+    STORE/salvage. Replaying puts each message again, as a new record at the end of its queue, and
+    leaves out those whose unique key STORE still holds. With --from any file or directory is
+    searched for good records: of a log whose queues are gone, of a broken disk.
+
+    \b
+    rocketlake salvage /data/store
+    rocketlake salvage /data/store --out cut.jsonl
+    rocketlake salvage /data/store --replay
+    rocketlake salvage --from /mnt/broken/commitlog --out rescued.parquet
+    rocketlake salvage /data/new --from /mnt/broken/commitlog --replay
+
+    Exit code 1 says that a message could not be put again, 2 that nothing could be done.
+    """  # noqa: D301 - click wants the character itself
+    logging.basicConfig(level=logging.ERROR, format="rocketlake: %(message)s")
+    if store is None and (from_ is None or replay):
+        raise click.UsageError("name the STORE" + (" to replay to" if replay else ""))
+    sources = [raw_source(Path(from_))] if from_ is not None else salvaged(Path(store or ""))
+    if not sources:
+        note(f"nothing was cut off {store}, or it was removed: there is no salvage directory in it")
+    if lists or not (replay or out):
+        _list(sources, as_json=as_json)
+    if out is not None:
+        _export(sources, out, force=force)
+    if replay and sources:
+        return _replay(str(store), sources, options_, force=force)
+    return 0
+
+
+def _list(sources: Iterable[RawSource], *, as_json: bool) -> None:
+    summaries = []
+    for source in sources:
+        with progress(f"looking at {source.path.name}", source.size) as advance:
+            summaries.append((source, source.summary(advance)))
+    if as_json:
+        for source, summary in summaries:
+            click.echo(msgspec.json.encode(_object(source, summary)))
+        return
+    if not summaries:
+        return
+    shown = table("", "WHERE", "#RECORDS", "#BYTES", "STORED", "TOPICS", "STATE")
+    for source, summary in summaries:
+        times = f"{time_text(summary.first_timestamp)} … {time_text(summary.last_timestamp)}"
+        shown.add_row(
+            escape(printable(str(source.path))),
+            str(summary.records),
+            size_text(summary.bytes),
+            times if summary.records else "-",
+            escape(_topics_text(summary)),
+            _state(source),
+        )
+    console().print(shown)
+    for source, _ in summaries:
+        if source.description is not None:
+            where = f"{source.description.path} at {source.description.position}"
+            console().print(escape(f"{source.path.name}: {where}: {source.description.reason}"))
+
+
+def _object(source: RawSource, summary: Summary) -> dict[str, object]:
+    found = {"path": str(source.path), **msgspec.to_builtins(summary)}
+    if source.description is not None:
+        found["cut"] = msgspec.to_builtins(source.description)
+    return found
+
+
+def _topics_text(summary: Summary) -> str:
+    named = [f"{printable(topic)} {count}" for topic, count in summary.topics.items()]
+    more = len(named) - _TOPICS_MAX
+    return ", ".join(named[:_TOPICS_MAX]) + (f", {more} more" if more > 0 else "") or "-"
+
+
+def _state(source: RawSource) -> str:
+    if source.description is None:
+        return "-"
+    replayed = source.description.replayed_at
+    return f"replayed {replayed}" if replayed is not None else "not replayed"
+
+
+def _export(sources: list[RawSource], out: str, *, force: bool) -> None:
+    shape = shape_for(out, Format.JSONL if out == "-" else None)
+    maker = RowMaker(BodyColumn.BYTES)
+    count = 0
+    total = sum(source.size for source in sources)
+    with opened_out(out, force=force) as stream, progress("records", total) as advance:
+        sink = open_sink(shape, stream, BodyColumn.BYTES)
+        for source in sources:
+            for columns in source.records(advance):
+                sink.write(maker.rows(columns, columns["queue_offset"].tolist()))
+                count += len(columns)
+        sink.close()
+    note(f"{count} records in {out}")
+
+
+def _replay(store: str, sources: list[RawSource], options: str | None, *, force: bool) -> int:
+    wanted = [source for source in sources if force or not source.is_replayed]
+    for source in sources:
+        if source not in wanted:
+            note(f"{source.path.name} was replayed before; --force does it again")
+    if not wanted:
+        return 0
+    if not Path(store).exists():
+        note(f"there is no {store} yet: a new store is made there")
+    refused = 0
+    with Bars() as bars:
+        opening = bars.follow("opening the store")
+        with open_store(store, options, on_progress=opening) as opened:
+            bars.end()
+            if not opened.options.message_index_enable and not force:
+                note(f"{store} keeps no index: nothing tells which of the messages it still holds")
+            replayer = Replayer(opened, force=force)
+            for source in wanted:
+                advance = bars.begin(f"replaying {source.path.name}", source.size)
+                report = replayer.replay(source, advance)
+                bars.end()
+                click.echo(f"{source.path}: {_report_text(report)}")
+                refused += report.refused
+    return 1 if refused else 0
+
+
+def _report_text(report: ReplayReport) -> str:
+    parts = [f"{report.put} message{'' if report.put == 1 else 's'} put again"]
+    if report.keyless:
+        parts[0] += f" ({report.keyless} without a unique key: once more would repeat them)"
+    if report.held:
+        parts.append(f"{report.held} are still in the store")
+    if report.left_out:
+        parts.append(f"{report.left_out} halves of transactions and records of the broker left out")
+    if report.refused:
+        parts.append(f"{report.refused} refused, the first being {report.first_refusal}")
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""Export: messages as Parquet, JSON lines or CSV."""

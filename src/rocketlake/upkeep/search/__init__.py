@@ -1,0 +1,1 @@
+"""Search: messages by a pattern, in raw windows of the log first."""
