@@ -1,7 +1,7 @@
 # Set-up, tests, checks, demo and benchmarks. `make help` lists the targets.
 #
 #   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
-#   make test ARGS='-k scan -x'              pass arguments on (test, soak, demo, bench)
+#   make test ARGS='-k scan -x'              pass arguments on (test, soak, crash, demo, bench)
 
 PYTHON ?=
 ARGS ?=
@@ -10,7 +10,7 @@ venv := .venv
 python := $(venv)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready demo test soak check format bench clean
+.PHONY: help setup ready demo test soak crash check format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ test: ready ## Run all tests
 
 soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S seconds
 	@ROCKETLAKE_SOAK_S=$${ROCKETLAKE_SOAK_S:-120} $(python) -m pytest tests/soak $(ARGS)
+
+crash: ready ## Kill writing processes: 10,000 of them, or CRASH_CYCLES; ARGS='--seed 7' repeats a run
+	@$(python) tests/crash/killing/laboratory.py --cycles $${CRASH_CYCLES:-10000} $(ARGS)
 
 check: ready ## Lint, types, import contracts and the rules about the repository
 	@failed=''; \

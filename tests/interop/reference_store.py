@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,28 @@ class ReferenceStore:
         (line,) = self._run("recover", store, "--spec", spec)
         return line
 
+    def recover_all(self, stores: Sequence[Path], spec: Path) -> dict[Path, Line]:
+        """Start on stores in place and stop, one after the other; return their bounds.
+
+        A store that is refused has `load` false and an `error`.
+        """
+        assert len(stores) > 1, "one that is refused would end the others"
+        lines = self._run("recover", *stores, "--spec", spec)
+        return {Path(line["store"]): line for line in lines}
+
+    @contextmanager
+    def holding(self, store: Path, **options: object) -> Iterator[Line]:
+        """Have the store open in RocketMQ for the length of the block, or learn why it is not."""
+        command = self._command("hold", store, "--options", json.dumps(options))
+        more = {"STORE_JAVA_OPTS": _QUICK}
+        process = _start(command, more, stdin=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())
+            process.communicate(timeout=_RUN_S)
+        finally:
+            kill(process)
+
     def dump(
         self, stores: Sequence[Path], spec: Path, queries: Path | None = None
     ) -> dict[Path, Answer]:
@@ -148,9 +171,12 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def _start(command: list[str], more: Mapping[str, str]) -> subprocess.Popen[str]:
+def _start(
+    command: list[str], more: Mapping[str, str], stdin: int | None = None
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

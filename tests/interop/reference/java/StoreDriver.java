@@ -21,7 +21,7 @@ import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** Drives RocketMQ's own message store: write, append, dump, recover, bench-put, bench-get. JSON lines on stdout. */
+/** Drives RocketMQ's own message store: write, append, dump, recover, hold, bench-put, bench-get. JSON lines on stdout. */
 public class StoreDriver {
     static PrintStream out;
 
@@ -41,13 +41,14 @@ public class StoreDriver {
         System.setOut(System.err);
         int code = 0;
         try {
-            if (args.length < 2) throw new IllegalArgumentException("usage: store VERSION write|dump|append|recover|bench-put|bench-get ...");
+            if (args.length < 2) throw new IllegalArgumentException("usage: store VERSION write|dump|append|recover|hold|bench-put|bench-get ...");
             List<String> rest = new ArrayList<>(Arrays.asList(args).subList(1, args.length));
             switch (args[0]) {
                 case "write": StoreWriter.write(rest, false); break;
                 case "append": StoreWriter.write(rest, true); break;
                 case "dump": StoreReader.dump(rest); break;
                 case "recover": StoreReader.recover(rest); break;
+                case "hold": StoreReader.hold(rest); break;
                 case "bench-put": StoreBench.benchPut(rest); break;
                 case "bench-get": StoreBench.benchGet(rest); break;
                 default: throw new IllegalArgumentException("no such subcommand: " + args[0]);

@@ -260,8 +260,9 @@ class StoreReader {
         }
     }
 
+    /** Starts on each store in place, and stops; a store that is refused costs only its own line. */
     static void recover(List<String> args) throws Exception {
-        String dir = null;
+        List<String> dirs = new ArrayList<>();
         Map<String, Object> options = new LinkedHashMap<>();
         List<?> topics = null;
         for (int i = 0; i < args.size(); i++) {
@@ -270,20 +271,71 @@ class StoreReader {
                 Map<String, Object> spec = map(Json.parse(readText(arg(args, ++i))));
                 if (spec.containsKey("options")) options.putAll(map(spec.get("options")));
                 topics = list(spec.get("topics"));
-            } else dir = args.get(i);
+            } else dirs.add(args.get(i));
         }
-        if (dir == null || !new File(dir).isDirectory()) throw new IllegalArgumentException("recover: no such store: " + dir);
+        if (dirs.isEmpty()) throw new IllegalArgumentException("recover: which store?");
+        List<Thread> ends = new ArrayList<>();   // a shutdown mostly sleeps
+        for (String dir : dirs) {
+            if (!new File(dir).isDirectory()) throw new IllegalArgumentException("recover: no such store: " + dir);
+            Store s = recoverOne(dir, options, topics, dirs.size() > 1);
+            if (s == null) continue;
+            Thread end = new Thread(s.store::shutdown);
+            end.start();
+            ends.add(end);
+        }
+        for (Thread end : ends) end.join();
+    }
+
+    /** Returns the store if it started. */
+    private static Store recoverOne(String dir, Map<String, Object> options, List<?> topics, boolean goesOn) throws Exception {
         boolean abort = new File(dir, "abort").exists();
-        Store s = open(dir, options, false, topics, null);
-        boolean ok = start(s);
-        Map<String, Object> line = recovered(s, ok);
+        Store[] opened = new Store[1];
+        Map<String, Object> line;
+        boolean ok = false;
+        if (goesOn) {
+            try {
+                ok = within(LOAD_SECONDS, () -> {
+                    opened[0] = open(dir, options, false, topics, null);
+                    return start(opened[0]);
+                });
+                line = recovered(opened[0], ok);
+            } catch (Exception e) {
+                line = new LinkedHashMap<>();
+                line.put("load", false);
+                line.put("error", String.valueOf(e));
+            }
+        } else {
+            opened[0] = open(dir, options, false, topics, null);
+            ok = start(opened[0]);
+            line = recovered(opened[0], ok);
+        }
         line.put("abort", abort);
+        line.put("store", dir);
         print(line);
         out.flush();
-        if (ok) {
-            waitDispatched(s);
-            s.store.shutdown();
+        if (!ok) return null;
+        waitDispatched(opened[0]);
+        return opened[0];
+    }
+
+    /** Starts on a store in place, says so or why not, and has it open until stdin ends. */
+    static void hold(List<String> args) throws Exception {
+        Map<String, Object> options = new LinkedHashMap<>();
+        if (args.size() == 3 && args.get(1).equals("--options")) options.putAll(map(Json.parse(args.get(2))));
+        else if (args.size() != 1) throw new IllegalArgumentException("hold: which STORE_DIR?");
+        Store s = open(args.get(0), options, false, null, null);
+        Map<String, Object> line = new LinkedHashMap<>();
+        try {
+            line.put("load", start(s));
+        } catch (RuntimeException e) {
+            line.put("load", false);
+            line.put("error", String.valueOf(e.getMessage()));
         }
+        line.put("pid", ProcessHandle.current().pid());
+        print(line);
+        out.flush();
+        while (System.in.read() >= 0) { }
+        if (Boolean.TRUE.equals(line.get("load"))) s.store.shutdown();
     }
 
     static Map<String, Object> recovered(Store s, boolean ok) throws Exception {
