@@ -21,7 +21,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cli import dump_bench, start_bench
 from measure import SCALE, Result
 from micro import dispatch_bench, encode_bench, read_bench, scan_bench
-from store import get_bench, idle_bench, latency_bench, put_bench, sync_bench
+from store import (
+    get_bench,
+    idle_bench,
+    latency_bench,
+    put_bench,
+    start_store_bench,
+    sync_bench,
+    verify_bench,
+)
 
 import rocketlake
 
@@ -37,6 +45,8 @@ WORKLOADS = {
     **get_bench.WORKLOADS,
     **latency_bench.WORKLOADS,
     **idle_bench.WORKLOADS,
+    **verify_bench.WORKLOADS,
+    **start_store_bench.WORKLOADS,
 }
 
 

@@ -47,6 +47,13 @@ def get(store: Path, *, queue: int, batch: int, file_size: int, passes: int = 3)
     return _run("bench-get", store, {**arguments, "file-size": file_size})[-1]
 
 
+def recover(store: Path, *, file_size: int) -> Line:
+    """Start on a store in place and stop; return the times it took and the bounds it found."""
+    options = json.dumps({"mappedFileSizeCommitLog": file_size})
+    (line,) = _run("recover", store, {"options": options})
+    return line
+
+
 def _run(command: str, store: Path, arguments: dict[str, object]) -> list[Line]:
     flags = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
     ended = subprocess.run(
