@@ -1,5 +1,6 @@
 """Starting a store: after an unclean stop, beside RocketMQ; and with ten thousand queues."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -93,6 +94,7 @@ def _copy(written: Path, name: str) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(written, target, copy_function=_copy_sparse)
     (target / "abort").touch()
+    os.sync()  # what a broker wrote long ago is on the disk; a copy just made is not
     return target
 
 
