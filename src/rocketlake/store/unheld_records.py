@@ -22,6 +22,7 @@ from rocketlake.store.offline.tail import seats_of
 Int64s = npt.NDArray[np.int64]
 
 _QUEUES_MAX: Final = 65_536  # queues of a topic with higher numbers are looked at one by one
+_ALL: Final = (1 << 63) - 1
 
 
 class QueueEnd(Protocol):
@@ -66,12 +67,12 @@ class UnheldRecords:
 
     def add(self, columns: RecordColumns) -> None:
         """Take the next records."""
+        codes, topics = columns.topics()
         ends = columns["physical_offset"] + columns["size"]
-        wanted = (ends > self._held_up_to(columns)) & _enter_queue(columns["sys_flag"])
+        wanted = ends > self._held_up_to(columns["queue_id"], codes, topics)
         if wanted.any():
             # The first of each queue is enough.
-            rows = np.flatnonzero(wanted)
-            codes, _ = columns.topics()
+            rows = np.flatnonzero(wanted & _enter_queue(columns["sys_flag"]))
             places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].view(np.uint32)
             for row in rows[np.sort(np.unique(places, return_index=True)[1])].tolist():
                 self._look(columns.message(row))
@@ -92,6 +93,7 @@ class UnheldRecords:
             queue = self._queues.get(key)
             if queue is not None and end <= queue.max_physical_offset:
                 continue
+            self._pass_over(key)
             if self.is_deleted(key.topic):
                 continue
             self._seen.add(key)
@@ -106,15 +108,25 @@ class UnheldRecords:
         is_own = is_system_topic(topic) or is_lmq(topic)
         return not (topic in self._topics or is_own or self._has_topic(topic))
 
-    def _held_up_to(self, columns: RecordColumns) -> Int64s:
+    def _pass_over(self, key: QueueKey) -> None:
+        """Let further records of a queue count as held: they tell nothing more."""
+        if key.queue_id >= _QUEUES_MAX:
+            return
+        limits = self._limits.get(key.topic, np.empty(0, np.int64))
+        if key.queue_id >= len(limits):
+            more = np.full(key.queue_id + 1 - len(limits), -1, np.int64)
+            limits = self._limits[key.topic] = np.concatenate([limits, more])
+        limits[key.queue_id] = _ALL
+
+    def _held_up_to(
+        self, queue_ids: npt.NDArray[np.int32], codes: npt.NDArray[np.int32], topics: list[str]
+    ) -> Int64s:
         """Return for each record where the last record ends that its queue holds."""
-        codes, topics = columns.topics()
         none = np.empty(0, np.int64)
         limits = [self._limits.get(topic, none) for topic in topics]
         counts = np.array([len(limit) for limit in limits], np.int64)
         starts = np.cumsum(counts) - counts
         flat = np.concatenate([*limits, np.array([-1], np.int64)])
-        queue_ids = columns["queue_id"]
         is_known = (queue_ids >= 0) & (queue_ids < counts[codes])
         held: Int64s = flat[np.where(is_known, starts[codes] + queue_ids, -1)]
         return held
