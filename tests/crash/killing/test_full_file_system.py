@@ -17,8 +17,8 @@ from support import forks
 
 pytestmark = pytest.mark.crash
 
-SIZE = 5 << 20
-BALLAST = 1_400_000
+SIZE = 9 << 20
+BALLAST = 4_800_000  # room for the next files of the log, which are made ahead, and for queues
 HEALS_S = 30.0
 MANY = 20_000
 
