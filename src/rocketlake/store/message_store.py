@@ -233,6 +233,10 @@ class MessageStore(Closing):
                 self.flush()
             try:
                 self.dispatcher.catch_up(end)
+                if self.dispatcher.dispatched_where < end:
+                    # Why: a file before the last one may still have its bytes in a write buffer.
+                    self.flush()
+                    self.dispatcher.catch_up(end)
             except DiskFullError as error:
                 log.debug("read without what is not dispatched yet reason=%s", error)
 

@@ -37,3 +37,17 @@ def test_queue_without_space_is_read_as_far_as_it_goes(
         is_full = False
         assert store.max_offset("T", 0) == 50
         assert [m.queue_offset for m in consumer] == [*range(20, 50)]
+
+
+def test_messages_in_the_buffer_of_a_file_before_the_last_are_read(tmp_path: Path):
+    """The pool has one buffer, so that the files behind its file have none."""
+    options = {
+        "transient_store_pool_enable": True,
+        "transient_store_pool_size": 1,
+        "commit_interval_commit_log": 60_000,
+        "mapped_file_size_commit_log": 4096,
+    }
+    with rocketlake.open_store(tmp_path / "store", **options) as store:
+        for number in range(40):
+            assert store.put(Message(topic="T", body=bytes(300)), queue_id=0).is_ok
+            assert store.max_offset("T", 0) == number + 1
