@@ -176,4 +176,12 @@ def _candidates(data: Buffer, header: IndexHeader) -> list[int]:
     at_end = np.zeros(room, np.bool_)
     ends = tries["physical_offset"][last:] == header.end_physical_offset
     at_end[: len(ends)] = ends
-    return [first + 5 * int(i) for i in np.flatnonzero(fits & at_end)]
+    left = np.flatnonzero(fits & at_end)
+    slots = first + 5 * left
+    # Why: in a file with few entries nearly all is zero, and so may be the first record's offset.
+    # The slot of the last entry names it, which zeros do not.
+    table = np.frombuffer(
+        data, ">i4", (len(data) - layout.INDEX_HEADER_SIZE) // 4, layout.INDEX_HEADER_SIZE
+    )
+    newest = table[tries["key_hash"][left + last].astype(np.int64) % slots]
+    return [int(count) for count in slots[newest == header.entries_used]]

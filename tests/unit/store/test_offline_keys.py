@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+import rocketlake
+from rocketlake import Message
 from rocketlake.errors import ConfigError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import index as index_format
@@ -398,3 +400,18 @@ def test_record_behind_the_end_of_the_log_is_not_found(builder):
         assert find(store, "k2") == [b"2"]
         assert find(store, "k7") == []
         assert store.message_at(builder.placed[7].physical_offset) is None
+
+
+def test_a_scan_behind_the_index_begins_with_a_record(tmp_path):
+    # The newest key lies further back than what is scanned behind the index in any case.
+    with rocketlake.open_store(tmp_path / "s", mapped_file_size_commit_log=64 << 20) as store:
+        store.put(Message(topic="T", body=b"first", keys=["k"]))
+        for _ in range(60):
+            store.put(Message(topic="T", body=bytes(100_001)))
+        store.put(Message(topic="U", body=b"last"))
+    with OfflineStore(tmp_path / "s") as view:
+        begins = {begin for begin, _ in view.coverage.scans}
+        starts = {int(o) for chunk in view.walk() for o in chunk.columns["physical_offset"]}
+        assert begins <= starts
+        assert [m.body for m in view.find(KeyQuery(topic="T", key="k"))] == [b"first"]
+        assert view.damage.findings == []

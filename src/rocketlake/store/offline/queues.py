@@ -253,6 +253,21 @@ class QueueView:
                 high = middle
         return low
 
+    def place_before(self, physical_offset: int) -> int:
+        """Return the last place, up to an offset of the log, that a unit points to; -1 if none."""
+        low, high = self.first_index, self.end_index
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._disk_units(middle, 1)
+            if len(unit) and int(unit["physical_offset"][0]) <= physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.first_index:
+            return -1
+        unit = self._disk_units(low - 1, 1)
+        return int(unit["physical_offset"][0]) if len(unit) else -1
+
     def iterate(
         self, from_offset: int, to_offset: int, damage: Damage, batch: int = BATCH
     ) -> Iterator[Places]:

@@ -21,7 +21,7 @@ from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
 from rocketlake.format.checkpoint import Checkpoint
-from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16
+from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16, RECORD_BORN_HOST_AT
 from rocketlake.format.queue_unit import ExtUnit, ext_offset
 from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.queues import QueueKey
@@ -29,7 +29,7 @@ from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
 from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
-from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop
+from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
 from rocketlake.store.offline.queues import Places, QueueView
 from rocketlake.store.offline.times import Boundary, time_lookup
 from rocketlake.store.offline.traits import Traits, look_at
@@ -411,11 +411,34 @@ class OfflineStore(Closing):
     def coverage(self) -> Coverage:
         """Which parts of the log the index covers, and which must be scanned for a key."""
         _ = self.queues
-        return cover(
+        found = cover(
             self.index_files,
             log=(self.log.min_offset, self._dispatched, self.max_offset),
             trusted=self._index_trusted,
         )
+        return Coverage(
+            found.files,
+            [(self.record_before(begin), end) for begin, end in found.scans],
+            found.notes,
+        )
+
+    def record_before(self, offset: int) -> int:
+        """Return a place up to an offset of the log where a record begins, as near as units tell.
+
+        Without a unit it is the begin of the file.
+        """
+        file = self.log.file_at(offset)
+        if file is None or self._is_record(offset):
+            return offset
+        best = file.base_offset
+        for queue in self.queues.values():
+            place = queue.place_before(offset)
+            if place > best and self._is_record(place):
+                best = place
+        return best
+
+    def _is_record(self, offset: int) -> bool:
+        return is_record_at(self.log.read(offset, RECORD_BORN_HOST_AT), offset)
 
     def _index_trusted(self, end_timestamp: int) -> bool:
         """Tell whether an index file that ends with this time is surely complete."""
