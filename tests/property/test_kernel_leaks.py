@@ -91,6 +91,17 @@ inputs += [host, table, message, wrong, record, log, raw, rows, reasons, codes, 
            hashes, keep, index, found, noisy, noisy_row, frame_values, frame, room, end, parts,
            own_units, wide_units, asked, some, most, kept_list, stored, packed]
 
+import array
+at_each = array.array("q", [0, 3000, 6000])
+none_each = array.array("q", [0, 0, 0])
+pair = memoryview(array.array("i", [0, -1, 0, 1, 0, -1, 0, 1])).cast("B").cast("i", [2, 4])
+beyond = memoryview(array.array("i", [0, -1, 0, 1, 7, -1, 0, 1])).cast("B").cast("i", [2, 4])
+columns = (bytes(6000), at_each, b"", none_each)
+shape = ([b"T"], [1], 0, host, host, True, True)
+staged = native.encode_rows(*columns, pair, *shape)
+lane = memoryview(array.array("q", [0, 2, 0, 0])).cast("B").cast("q", [1, 4])
+slots = array.array("q", [0, 0])
+
 def refused(function, *arguments):
     try:
         function(*arguments)
@@ -123,6 +134,11 @@ CALLS = {
     "append_batch": lambda: native.append_batch(room, 0, [message] * 3, frame, 0, 0, 0, 0),
     "append_batch refused": lambda: refused(
         native.append_batch, room, 0, [message, wrong], frame, 0, 0, 0, 0),
+    "encode_rows": lambda: native.encode_rows(*columns, pair, *shape),
+    "encode_rows refused": lambda: refused(native.encode_rows, *columns, beyond, *shape),
+    "append_rows": lambda: native.append_rows(room, 0, staged, 0, lane, slots, 0, 0, True),
+    "append_rows refused": lambda: refused(
+        native.append_rows, room, 0, staged, -1, lane, slots, 0, 0, True),
     "seal": lambda: native.seal(record, 0, 1, 2, 3, True),
     "seal refused": lambda: refused(native.seal, record, 1, 1, 2, 3, True),
     "encode_properties": lambda: native.encode_properties(table, False),
@@ -136,6 +152,10 @@ CALLS = {
     "json_lines": lambda: native.json_lines(log, found, bytes(24), True),
     "json_lines noisy": lambda: native.json_lines(noisy, noisy_row, bytes(8), True),
     "json_lines refused": lambda: refused(native.json_lines, b"", found, bytes(24), True),
+    "arrow_columns": lambda: native.arrow_columns(log, found, 511),
+    "arrow_columns noisy": lambda: native.arrow_columns(noisy, noisy_row, 511),
+    "arrow_columns keyed": lambda: native.arrow_columns(keyed, keyed_row, 511),
+    "arrow_columns refused": lambda: refused(native.arrow_columns, b"", found, 511),
     "StoredMessage": lambda: native.StoredMessage(**parts).properties,
     "StoredMessage inflated": lambda: native.StoredMessage(**parts | squeezed).body,
     "StoredMessage refused": lambda: refused(

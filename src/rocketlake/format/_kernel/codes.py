@@ -1,4 +1,4 @@
-"""What the two kernels and their callers agree on: stop reasons, checks, traits of records."""
+"""What the two kernels and their callers agree on: stop reasons, checks, traits, columns."""
 
 from enum import IntEnum, IntFlag
 
@@ -49,6 +49,19 @@ class ReadStop(IntEnum):
     """The record of the next unit is not good; a stop reason says why."""
 
 
+class BulkStop(IntEnum):
+    """Why appending staged records ended."""
+
+    DONE = 0
+    """There are no more."""
+    FULL = 1
+    """The next one does not fit into the file."""
+    BY_HAND = 2
+    """The next one is to be put by the caller."""
+    BAD = 3
+    """What follows is no staged record, or wants a queue that is not there."""
+
+
 class Trait(IntFlag):
     """What dispatch has to know about a record before it looks closer."""
 
@@ -58,3 +71,17 @@ class Trait(IntFlag):
     """Its keys go into the index: everything but what was rolled back."""
     IS_SPECIAL = 4
     """It may be delayed, an inner batch or in several queues: its properties decide."""
+
+
+class ArrowColumn(IntFlag):
+    """The columns of `arrow_columns`; their buffers come in this order."""
+
+    TOPIC = 1
+    MSG_ID = 2
+    UNIQUE_KEY = 4
+    KEYS = 8
+    TAGS = 16
+    BODY = 32
+    PROPERTIES = 64
+    BORN_HOST = 128
+    STORE_HOST = 256

@@ -3,12 +3,15 @@ from rocketlake.format._kernel.pure import LogTail as LogTail
 from rocketlake.format._kernel.pure import StoredMessage as StoredMessage
 from rocketlake.format._kernel.pure import append as append
 from rocketlake.format._kernel.pure import append_batch as append_batch
+from rocketlake.format._kernel.pure import append_rows as append_rows
+from rocketlake.format._kernel.pure import arrow_columns as arrow_columns
 from rocketlake.format._kernel.pure import crc31 as crc31
 from rocketlake.format._kernel.pure import decode_properties as decode_properties
 from rocketlake.format._kernel.pure import dispatch_columns as dispatch_columns
 from rocketlake.format._kernel.pure import encode as encode
 from rocketlake.format._kernel.pure import encode_batch as encode_batch
 from rocketlake.format._kernel.pure import encode_properties as encode_properties
+from rocketlake.format._kernel.pure import encode_rows as encode_rows
 from rocketlake.format._kernel.pure import filter_units as filter_units
 from rocketlake.format._kernel.pure import index_lookup as index_lookup
 from rocketlake.format._kernel.pure import index_put as index_put

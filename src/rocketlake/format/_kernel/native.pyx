@@ -199,6 +199,7 @@ include "lines.pxi"
 
 include "append.pxi"
 include "tail.pxi"
+include "bulk.pxi"
 
 
 # --- messages ----------------------------------------------------------------------------------
@@ -210,3 +211,8 @@ include "reading.pxi"
 # --- dispatch ----------------------------------------------------------------------------------
 
 include "dispatch.pxi"
+
+
+# --- Arrow columns -----------------------------------------------------------------------------
+
+include "arrow.pxi"

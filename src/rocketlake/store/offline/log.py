@@ -307,6 +307,8 @@ class LogView:
         reasons[held & (sizes > 0)] = StopReason.TORN
         inside = held & (sizes > 0)
         inside &= sizes <= rooms[files] - (offsets - bases[files])
+        if inside.all():  # nearly always, and rows are not copied for it
+            return self._gather_held(offsets, sizes, files, checks)
         wanted = np.flatnonzero(inside)
         columns, found = self._gather_held(offsets[wanted], sizes[wanted], files[wanted], checks)
         rows = np.zeros(len(offsets), ROW_DTYPE)

@@ -7,6 +7,8 @@
 """
 
 from rocketlake.format._kernel.pure.appending import RecordFrame, append, append_batch
+from rocketlake.format._kernel.pure.arrow import arrow_columns
+from rocketlake.format._kernel.pure.bulk import append_rows, encode_rows
 from rocketlake.format._kernel.pure.dispatching import dispatch_columns, key_entries
 from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
 from rocketlake.format._kernel.pure.indexing import (
@@ -36,12 +38,15 @@ __all__ = [
     "StoredMessage",
     "append",
     "append_batch",
+    "append_rows",
+    "arrow_columns",
     "crc31",
     "decode_properties",
     "dispatch_columns",
     "encode",
     "encode_batch",
     "encode_properties",
+    "encode_rows",
     "filter_units",
     "index_lookup",
     "index_put",
