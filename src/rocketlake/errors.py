@@ -2,6 +2,7 @@
 
 RocketLakeError
 ├── ConfigError                 an option is unknown, malformed or contradicts the files
+├── SparkError                  Spark could not do its part, for a reason that is not a store's
 └── StoreError
     ├── StoreNotFoundError      the path is no store directory, or may not be read
     ├── StoreClosedError        the store, or a part of it, was closed before
@@ -27,6 +28,14 @@ class ConfigError(RocketLakeError):
     """An option is unknown, malformed or contradicts the files."""
 
 
+class SparkError(RocketLakeError):
+    """Spark could not do its part; `details` is all that it said."""
+
+    def __init__(self, text: str, details: str = "") -> None:
+        super().__init__(text)
+        self.details = details
+
+
 class StoreError(RocketLakeError):
     """Something about a store directory is wrong."""
 
@@ -42,14 +51,16 @@ class StoreClosedError(StoreError):
 class StoreLockedError(StoreError):
     """The store is open already: in the process `holder`, or in one that is not known."""
 
-    def __init__(self, path: str, holder: int | None, *, is_own: bool = False) -> None:
+    def __init__(
+        self, path: str, holder: int | None, *, is_own: bool = False, way_out: str = ""
+    ) -> None:
         if is_own:
             text = "this process has it open already"
         elif holder is None:
             text = "another process has it open"
         else:
             text = f"process {holder} has it open"
-        super().__init__(f"{path} is locked: {text}")
+        super().__init__(f"{path} is locked: {text}{'; ' if way_out else ''}{way_out}")
         self.path = path
         self.holder = holder
         self.is_own = is_own

@@ -1,7 +1,10 @@
 """Named crash points, off unless a test switches one on.
 
 1. Points stand in pairs around each durable step: `<step>.before` and `<step>.after`.
-2. All of them are in `POINTS`, so that a test can go through every one; a new step is added there.
+2. All of a store are in `POINTS`, so that a test can go through every one; a new step is added
+   there. The sink and jobs have tuples of their own.
+2. All of them are in `POINTS` or `SINK_POINTS`, so that a test can go through every one; a new step
+   is added there.
 3. What is off costs a look at one empty dictionary.
 """
 
@@ -30,7 +33,30 @@ STEPS: Final = (
     "abort",  # the mark of a running store is set
     "unabort",  # and taken away
 )
+SINK_STEPS: Final = (
+    "stage",  # the rows of a task are on the disk, and get their name
+    "intent",  # a commit is going to append
+    "piece",  # some of the rows are appended
+    "done",  # all rows are in the store for good
+    "sweep",  # staged rows are removed
+)
+"""Those of the Spark sink, which a store by itself does not come by."""
+
 POINTS: Final = tuple(f"{step}.{when}" for step in STEPS for when in ("before", "after"))
+"""What a store that runs can meet."""
+
+ARCHIVE_STEPS: Final = (
+    "archive_stage",  # executors write files nobody sees yet
+    "archive_commit",  # the manifest names them: they belong to the archive
+    "archive_move",  # a file gets its name
+    "archive_settle",  # the manifest knows that all have their names
+    "archive_table",  # rows go into a table of another format
+)
+ARCHIVE_POINTS: Final = tuple(
+    f"{step}.{when}" for step in ARCHIVE_STEPS for when in ("before", "after")
+)
+SINK_POINTS: Final = tuple(f"{step}.{when}" for step in SINK_STEPS for when in ("before", "after"))
+_KNOWN: Final = frozenset((*POINTS, *SINK_POINTS, *ARCHIVE_POINTS))
 
 
 class _Trap(Struct):
@@ -56,7 +82,7 @@ def switch_on(name: str, action: Action, *, passes: int = 0) -> None:
     Raises:
         ValueError: there is no such point.
     """
-    if name not in POINTS:
+    if name not in _KNOWN:
         raise ValueError(f"no failpoint is called {name!r}")
     with _guard:
         _traps[name] = _Trap(action, passes)
@@ -87,7 +113,7 @@ def kill() -> None:
 
 
 def _spring(name: str) -> None:
-    assert name in POINTS, f"no failpoint is called {name!r}"
+    assert name in _KNOWN, f"no failpoint is called {name!r}"
     with _guard:
         trap = _traps.get(name)
         if trap is None:

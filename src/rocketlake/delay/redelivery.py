@@ -35,12 +35,8 @@ class Redelivery(Struct, frozen=True):
 
         Body, flags, time and host of birth, store host and reconsume times stay as they are.
         """
-        capacity = _CAPACITY_4X if self.is_4x else _CAPACITY
-        kept = {
-            name: properties[name]
-            for name in hash_map_order(properties, capacity)
-            if name != names.RECORD_CRC  # of the whole old record
-        }
+        kept = order_properties(properties, is_4x=self.is_4x)
+        kept.pop(names.RECORD_CRC, None)  # of the whole old record
         return DueRequest(
             message=Message(
                 topic=target.topic,
@@ -56,6 +52,12 @@ class Redelivery(Struct, frozen=True):
             sys_flag=message.sys_flag,
             reconsume_times=message.reconsume_times,
         )
+
+
+def order_properties(properties: Mapping[str, str], *, is_4x: bool) -> dict[str, str]:
+    """Return properties in the order that a release writes those it has read."""
+    capacity = _CAPACITY_4X if is_4x else _CAPACITY
+    return {name: properties[name] for name in hash_map_order(properties, capacity)}
 
 
 def real_queue(properties: Mapping[str, str]) -> QueueKey | None:

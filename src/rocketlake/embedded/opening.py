@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 from msgspec import Struct, structs
 
@@ -19,19 +19,20 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source, names_file
 from rocketlake.delay.service import DelayServices
 from rocketlake.delay.store_door import StoreDoor
+from rocketlake.embedded.archived import NotYetArchived, parse_archive
 from rocketlake.embedded.catalog import LateCatalog
 from rocketlake.embedded.groups import Groups
+from rocketlake.embedded.outside import OutsideDoor, OutsideEngine
 from rocketlake.embedded.plug_ins import find_plug_ins, wrap
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
+from rocketlake.embedded.shaping import log_paths, settle_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper
 from rocketlake.embedded.topics import TopicDesk
 from rocketlake.errors import ConfigError
-from rocketlake.files.mapped_file_queue import QueuePaths
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.files.store_dir import StoreDir
-from rocketlake.format import layout, names
+from rocketlake.format import names
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.filter_book import FilterBook
 from rocketlake.metadata.group_book import GroupBook
@@ -41,15 +42,16 @@ from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base
-from rocketlake.store.file_shape import find_shape
 from rocketlake.store.life import Progress
-from rocketlake.store.log_dirs import named_paths, open_dirs
+from rocketlake.store.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import Choice, ReadOptions, StoreOptions, embedded, keeping
 
 log = logging.getLogger(__name__)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+Dispatch: TypeAlias = Literal["internal", "external"]
+"""Who brings records to queues and index: the store, or a dispatch job."""
 
 
 @overload
@@ -58,8 +60,10 @@ def open_store(
     conf: Source | None = None,
     *,
     read_only: Literal[False] = False,
+    dispatch: Dispatch = "internal",
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    keep_until_archived: AnyPath | None = None,
     **options: object,
 ) -> Store: ...
 @overload
@@ -68,8 +72,10 @@ def open_store(
     conf: Source | None = None,
     *,
     read_only: Literal[True],
+    dispatch: Dispatch = "internal",
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    keep_until_archived: AnyPath | None = None,
     **options: object,
 ) -> ReadOnlyStore: ...
 @overload
@@ -78,17 +84,21 @@ def open_store(
     conf: Source | None = None,
     *,
     read_only: bool,
+    dispatch: Dispatch = "internal",
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    keep_until_archived: AnyPath | None = None,
     **options: object,
 ) -> Store | ReadOnlyStore: ...
-def open_store(
+def open_store(  # noqa: PLR0913 - the door has as many parameters as it has choices
     path: AnyPath | None = None,
     conf: Source | None = None,
     *,
     read_only: bool = False,
+    dispatch: Dispatch = "internal",
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    keep_until_archived: AnyPath | None = None,
     **options: object,
 ) -> Store | ReadOnlyStore:
     """Open a message store; a directory that is not there is made.
@@ -102,19 +112,36 @@ def open_store(
     A store that was not closed is recovered, which may take a while if it is large: `on_progress`
     is told how many bytes of the log were read, and of how many. The program's log has it too.
 
+    With `keep_until_archived`, the directory of an archive (docs/spark/archive.md), no log file
+    goes whose messages the archive is to have and has not; `BROKER=DIR` if it knows the store by
+    another name than that of its directory.
+
+    With `dispatch="external"` queues and index are left to a dispatch job (docs/spark/jobs.md).
+
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
         StoreLockedError: another process, or this one, has it open for writing.
         StoreNotFoundError: there is nothing to read.
         StoreError: the files cannot be used.
     """
+    if dispatch not in {"internal", "external"}:
+        raise ConfigError(f"dispatch = {dispatch!r}: wanted 'internal' or 'external'")
     choice = StoreOptions.choose(conf, **options)
     root = _root(path, choice)
+    if keep_until_archived is not None:
+        parse_archive(keep_until_archived, root)
     if read_only:
         return _open_read_only(root, choice)
     # Why: who brings a broker's configuration wants what that broker does, deleting included.
     kept = {} if names_file(conf) else keeping(choice.values)
-    opening = Opening(PosixFileOps(), clock or SystemClock(), kept, on_progress)
+    opening = Opening(
+        PosixFileOps(),
+        clock or SystemClock(),
+        kept,
+        on_progress,
+        keep_until_archived,
+        is_outside=dispatch == "external",
+    )
     return open_writable(root, choice, opening)
 
 
@@ -132,15 +159,9 @@ def _open_read_only(root: Path, choice: Choice) -> ReadOnlyStore:
     values = choice.values
     known = ReadOptions.__struct_fields__
     options = ReadOptions(**{name: values[name] for name in known if name in values})
-    paths = _log_paths(root, values)
+    paths = log_paths(root, values)
     dirs = () if paths is None else (*paths.writable, *paths.read_only)
     return ReadOnlyStore(root, options, log_dirs=dirs, unused_options=choice.unused)
-
-
-def _log_paths(root: Path, values: Mapping[str, Any]) -> QueuePaths | None:
-    names_ = ("store_path_commit_log", "read_only_commit_log_store_paths")
-    writable, read_only = (values.get(name) for name in names_)
-    return named_paths(writable, read_only, root)
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -155,35 +176,63 @@ class Opening(Struct, frozen=True):
     kept: Mapping[str, object] = {}
     """Options that keep messages, where nobody asked for anything else."""
     on_progress: Progress | None = None
+    archive: AnyPath | None = None
+    """What is not in there yet is kept."""
+    delivers: bool = True
+    """Deliver delayed messages that are due."""
+    is_outside: bool = False
+    """Queues and index are left to a dispatch job."""
 
 
 def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
     """Open a store for writing."""
-    ops, clock, kept, on_progress = structs.astuple(opening)
+    return open_with_parts(root, choice, opening)[0]
+
+
+def open_with_parts(
+    root: Path, choice: Choice, opening: Opening
+) -> tuple[Store, Engine, StoreParts]:
+    """Open a store for writing; return it, its engine, and what else it is made of."""
+    ops, clock, kept, on_progress, archive, delivers, is_outside = structs.astuple(opening)
     asked = StoreOptions.complete(choice, embedded())
     plug_ins = find_plug_ins(asked.plug_ins)
     # Why: the program may go to another directory, and files are made all the time.
     root = root.absolute()
-    directory, paths = open_dirs(ops, root, _log_paths(root, choice.values))
-    options = _settle_options(directory, choice, kept)
+    directory, paths = open_dirs(ops, root, log_paths(root, choice.values))
+    options = settle_options(directory, choice, kept)
     place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
-    engine = MessageStore(Base(directory, paths, options, clock, catalog)).start(on_progress)
+    base = Base(directory, paths, options, clock, catalog, is_outside=is_outside)
+    engine = MessageStore(base).start(on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
+        if archive is not None:
+            # Order: before its first round, which is a minute after the start.
+            place_of, broker = parse_archive(archive, root)
+            engine.retention.keep_from = NotYetArchived(ops, engine.queues, place_of, broker)
         catalog.book = TopicBook.load(place)
-        outer = wrap(engine, plug_ins)
-        parts = _make_parts(engine, outer, catalog.book, place)
+        outside = OutsideEngine(engine) if is_outside else None
+        outer = wrap(outside or engine, plug_ins)
+        door = _make_door(engine, outer, outside)
+        parts = _make_parts(engine, door, catalog.book, place)
+        if not delivers:
+            parts = structs.replace(parts, parts=parts.parts[1:])
         store = Store(outer, parts, path=root, unused_options=choice.unused)
         for part in parts.parts:
             part.start()
             undo.callback(part.close)
         undo.pop_all()
     exit_hook.register(store)
-    return store
+    return store, outer, parts
 
 
-def _make_parts(engine: MessageStore, outer: Engine, book: TopicBook, place: Place) -> StoreParts:
+def _make_door(engine: MessageStore, outer: Engine, outside: OutsideEngine | None) -> StoreDoor:
+    if outside is not None:
+        return OutsideDoor(outside, outer.put)
+    return StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
+
+
+def _make_parts(engine: MessageStore, door: StoreDoor, book: TopicBook, place: Place) -> StoreParts:
     options, root = engine.options, engine.directory.root
     has_light = options.enable_lmq and options.enable_multi_dispatch
     offsets = (LightOffsetBook if has_light else OffsetBook).load(place)
@@ -191,7 +240,6 @@ def _make_parts(engine: MessageStore, outer: Engine, book: TopicBook, place: Pla
     groups = Groups(desk.readable_queues)
     desk.on_change = groups.topic_changed
     _adopt_topics(desk, engine)
-    door = StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
     delay = DelayServices(door, root, options, ops=place.ops, clock=place.clock)
     if options.enable_calc_filter_bit_map:
         # Imported here: SQL92 needs a grammar, which takes long to import.
@@ -206,6 +254,7 @@ def _make_parts(engine: MessageStore, outer: Engine, book: TopicBook, place: Pla
     books = [book, offsets, group_book]
     keeper = TableKeeper(books, interval_ms=options.flush_consumer_offset_interval)
     return StoreParts(
+        core=engine,
         desk=desk,
         offsets=offsets,
         groups=groups,
@@ -226,20 +275,6 @@ def _delay_gauges(delay: DelayServices) -> dict[str, str]:
     if delay.timer is not None:
         found["timerReadBehind"] = str(delay.timer.behind_ms // 1000)
     return found
-
-
-def _settle_options(
-    directory: StoreDir, choice: Choice, kept: Mapping[str, object]
-) -> StoreOptions:
-    found = find_shape(directory, choice.values)
-    is_reference = found.get("mapped_file_size_commit_log") == layout.DEFAULT_LOG_FILE_SIZE
-    # Why: a broker's store gets no small files beside its large ones, which it could not use.
-    presets = ({"default_topic_queue_nums": 4},) if is_reference else (embedded(),)
-    options = StoreOptions.complete(choice, found, kept, *presets)
-    choice.check_agrees(options, found, where=directory.root)
-    for doubt in options.warnings():
-        log.warning("doubtful option store=%s %s", directory.root, doubt)
-    return options
 
 
 def _adopt_topics(desk: TopicDesk, engine: MessageStore) -> None:

@@ -101,6 +101,7 @@ class ReadOnlyStore(Reading, Closing):
 
     put_batch = put_async = put_batch_async = put_again = put
     create_topic = update_topic = delete_topic = reset_offsets = consumer = put
+    send_back = join_group = put
 
 
 class OfflineEngine:

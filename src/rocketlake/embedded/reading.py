@@ -83,6 +83,14 @@ class Reading(ABC):
         """
         return list(self._reader.query(make_query(topic, key, max_messages, (begin, end))).messages)
 
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose record begins at an offset of the log; None if no good one does.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        return self._reader.message_at(physical_offset)
+
     def message(self, msg_id: str) -> StoredMessage | None:
         """Return the message with an id, as receipts have it; None if it is gone.
 

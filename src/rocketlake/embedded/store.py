@@ -16,12 +16,16 @@ from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.reading import Reading
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.sending import Sender
+from rocketlake.embedded.sending_back import back_request
 from rocketlake.embedded.topics import TopicDesk, topic_changes
 from rocketlake.errors import RocketLakeError, StoreError
+from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.metadata.offset_book import OffsetBook
 from rocketlake.metadata.offsets import OffsetTable
-from rocketlake.model.topics import Perm, TopicConfig
+from rocketlake.model.topics import Perm, TopicConfig, retry_topic
 from rocketlake.store import exit_hook
+from rocketlake.store.api import PutReceipt
+from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.recovery_parts import RecoveryReport
 from rocketlake.store.retention.rules import HOUR_MS
@@ -43,6 +47,8 @@ class Part(Protocol):
 class StoreParts(Struct, frozen=True, kw_only=True):
     """What a store is made of, beside its engine."""
 
+    core: MessageStore | None = None
+    """What plug-ins are wrapped around."""
     desk: TopicDesk
     offsets: OffsetBook
     groups: Groups
@@ -50,8 +56,8 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """What is closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
     """What there is to say beside what the engine says."""
-    note_group: Callable[[str], object] = lambda _: None
-    """Told of every group that consumes."""
+    note_group: Callable[[str], SubscriptionGroup] = lambda name: SubscriptionGroup(name=name)
+    """Told of every group that consumes; returns what is known of it."""
     recovery: RecoveryReport | None = None
     """What the start found and did."""
 
@@ -285,6 +291,45 @@ class Store(Sender, Reading, Closing):
         division = self._groups.find(group, topic)
         if division is not None:
             division.move(offsets)
+
+    def send_back(
+        self,
+        group: str,
+        physical_offset: int,
+        *,
+        delay_level: int = 0,
+        max_times: int | None = None,
+    ) -> PutReceipt:
+        """Give a message back that a group could not consume: it comes again, later each time.
+
+        The message goes to the topic `%RETRY%group`, which has to be consumed as well, after the
+        delay of `delay_level` (0: level 3, then 4, 5, ... each time). When it was consumed again
+        `max_times` (None: what the group is allowed, 16 by default), or with a level below 0, it
+        goes to `%DLQ%group` instead.
+
+        Raises:
+            ValueError: no good record begins at the offset.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self._require_parent()
+        message = self._engine.message_at(physical_offset)
+        if message is None:
+            raise ValueError(f"no message of {self.path} begins at {physical_offset}")
+        request = back_request(
+            message,
+            self.join_group(group),
+            delay_level=delay_level,
+            max_times=max_times,
+            is_4x=self.options.compat_version.is_4x,
+        )
+        self._desk.make_room(request.message.topic, request.queue_id + 1)
+        return self._engine.put(request)
+
+    def join_group(self, group: str) -> SubscriptionGroup:
+        """See to it that a group is known and has its retry topic; return what is known of it."""
+        found = self._parts.note_group(group)
+        self._desk.make_room(retry_topic(group), max(found.retry_queue_count, 1))
+        return found
 
     def _require_parent(self) -> None:
         """Refuse to change anything in a fork, which has a copy of the store but not its lock."""

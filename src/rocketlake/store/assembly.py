@@ -26,10 +26,12 @@ from rocketlake.store.flush import (
     QueueFlush,
     Rhythm,
 )
+from rocketlake.store.handshake import Handshake
 from rocketlake.store.index_catch_up import IndexCatchUp
 from rocketlake.store.index_file import IndexShape
 from rocketlake.store.index_file_set import IndexFileSet
 from rocketlake.store.options import BrokerRole, FlushMode, StoreOptions
+from rocketlake.store.outside_dispatch import OutsideDispatcher
 from rocketlake.store.page_feeder import PageFeeder
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.put_path import PutParts, Putter
@@ -56,6 +58,8 @@ class Base(Struct, frozen=True):
     catalog: TopicCatalog
     factory: MappedFileFactory | None = None
     """Gives the files of the log; None: mapped files."""
+    is_outside: bool = False
+    """Queues and index are written by a job, not by this process."""
 
     @property
     def ops(self) -> FileOps:
@@ -91,6 +95,7 @@ class Parts(Struct, frozen=True):
     queues: ConsumeQueueSet
     index: IndexFileSet | None
     index_catch_up: IndexCatchUp | None
+    handshake: Handshake
     offsets: QueueOffsets
     dispatcher: Dispatcher
     queue_flush: QueueFlush
@@ -115,8 +120,9 @@ def assemble(base: Base) -> Parts:
     log_parts = make_log(base, checkpoint, flags)
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
+    handshake = Handshake(base.ops, base.directory.root)
     catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
-    dispatcher = _make_dispatcher(base, log_parts.log, queues, (catch_up, flags))
+    dispatcher = _make_dispatcher(base, log_parts.log, queues, (catch_up, flags, handshake))
     if catch_up is not None:
         catch_up.attach(dispatcher)
     durability = _make_durability(base, log_parts, dispatcher)
@@ -130,9 +136,10 @@ def assemble(base: Base) -> Parts:
         queues=queues,
         index=index,
         index_catch_up=catch_up,
+        handshake=handshake,
         offsets=offsets,
         dispatcher=dispatcher,
-        queue_flush=_make_queue_flush(base, queues, dispatcher, checkpoint),
+        queue_flush=_make_queue_flush(base, queues, dispatcher, (checkpoint, handshake)),
         durability=durability,
         putter=Putter(put_parts, options, clock),
         sampler=StatsSampler(stats, clock),
@@ -231,7 +238,7 @@ def _queue_shape(options: StoreOptions) -> QueueShape:
 
 def _make_index(base: Base) -> IndexFileSet | None:
     options = base.options
-    if not options.message_index_enable:
+    if not options.message_index_enable or base.is_outside:
         return None
     shape = IndexShape.of(options)
     return IndexFileSet(base.ops, base.clock, base.directory.path(names.INDEX), shape)
@@ -241,24 +248,39 @@ def _make_dispatcher(
     base: Base,
     log: CommitLog,
     queues: ConsumeQueueSet,
-    rest: tuple[IndexCatchUp | None, RunningFlags],
+    rest: tuple[IndexCatchUp | None, RunningFlags, Handshake],
 ) -> Dispatcher:
     options = base.options
-    index, flags = rest
+    index, flags, handshake = rest
     builder = UnitBuilder(
         queues,
         base.catalog,
         delay_levels_ms=options.delay_levels_ms,
         has_light_queues=options.enable_lmq and options.enable_multi_dispatch,
     )
+    if base.is_outside:
+        return OutsideDispatcher(log, builder, flags, handshake)
     is_replica = options.broker_role is BrokerRole.SLAVE
     return Dispatcher(log, builder, index, flags, is_replica=is_replica)
 
 
 def _make_queue_flush(
-    base: Base, queues: ConsumeQueueSet, dispatcher: Dispatcher, checkpoint: StoreCheckpoint
+    base: Base,
+    queues: ConsumeQueueSet,
+    dispatcher: Dispatcher,
+    rest: tuple[StoreCheckpoint, Handshake],
 ) -> QueueFlush:
     options = base.options
+    checkpoint, handshake = rest
+
+    def reached() -> int:
+        if not base.is_outside:
+            return dispatcher.dispatched_timestamp
+        found = handshake.progress_of_writer()
+        if found is None:
+            return 0  # what a job did for an earlier start says nothing about this one
+        checkpoint.index_timestamp = max(checkpoint.index_timestamp, found.index_timestamp)
+        return found.timestamp
 
     def save(reached_ms: int) -> None:
         if reached_ms > 0:
@@ -267,7 +289,7 @@ def _make_queue_flush(
 
     return QueueFlush(
         queues,
-        lambda: dispatcher.dispatched_timestamp,
+        reached,
         save,
         rhythm=Rhythm.of_ms(
             options.flush_interval_consume_queue,
@@ -290,7 +312,11 @@ def _make_retention(
         log_parts.flusher.flush_all()
         dispatcher.catch_up(log_parts.files.flushed_where)
 
-    parts = RetentionParts(log_parts.log, *rest, dispatcher.reach, settle)
+    queues, index, flags = rest
+    if base.is_outside:
+        # The job lets queues and index follow the log.
+        queues = ConsumeQueueSet(base.directory, base.clock)
+    parts = RetentionParts(log_parts.log, queues, index, flags, dispatcher.reach, settle)
     disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
     retention = Retention(parts, disks, options, base.clock)
 

@@ -22,9 +22,11 @@ from rocketlake.files.ops import Advice
 from rocketlake.files.slice import Slice
 from rocketlake.format import layout
 from rocketlake.format.appending import LogTail, RecordFrame, append, append_batch
+from rocketlake.format.bulk import BulkStop, append_rows
 from rocketlake.format.record import Check, StoredMessage, scan
 from rocketlake.model.message import Message
 from rocketlake.store.api import PutReceipt, PutStatus
+from rocketlake.store.lanes import Appended, Lanes
 from rocketlake.store.queue_offsets import QueueSlot
 
 log = logging.getLogger(__name__)
@@ -192,6 +194,41 @@ class CommitLog:
             finally:
                 self.tail.lock_since_ms = 0
 
+    def append_rows(
+        self, records: bytes | memoryview, position: int, lanes: Lanes, *, with_crc: bool
+    ) -> Appended:
+        """Append staged records from a position on, as far as that can be done without the caller.
+
+        What was appended stays, whatever ends it.
+        """
+        with self._lock:
+            self.tail.lock_since_ms = now = self._now_ns() // _NS_PER_MS
+            count, stop, is_fresh = 0, BulkStop.DONE, False
+            lanes.load()
+            try:
+                while True:
+                    file = self._file or self._next_file()
+                    at = file.wrote
+                    stop_code, rows, position, size = append_rows(
+                        *(file.buffer, at, records, position, lanes.table, lanes.offsets),
+                        *(file.base_offset + at, now, with_crc),
+                    )
+                    stop = BulkStop(stop_code)
+                    if size:
+                        self._keep_rows(file, at + size, now, lanes)
+                    count += rows
+                    if stop is not BulkStop.FULL:
+                        return Appended(stop, count, position)
+                    if is_fresh and not size:
+                        reason = "a staged record does not fit into a commit-log file"
+                        return Appended(BulkStop.BAD, count, position, reason)
+                    self._roll(file)
+                    is_fresh = True
+            except _NoFileError as error:
+                return Appended(stop, count, position, str(error))
+            finally:
+                self.tail.lock_since_ms = 0
+
     def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
         """Append bytes of another log at its end; False if they do not belong there.
 
@@ -337,6 +374,13 @@ class CommitLog:
             *(_OK, first, place, now, ends.pop() - place, len(sizes), frame.store_host),
             tuple(ends),
         )
+
+    def _keep_rows(self, file: MappedFile, wrote: int, now: int, lanes: Lanes) -> None:
+        file.wrote = wrote
+        file.store_timestamp = now
+        lanes.keep()
+        if wrote > self.tail.ahead_at:
+            self._look_ahead()
 
     def _too_large(self, size: int) -> PutReceipt:
         # Compat: 5.3.3 answers PUT_OK here, with END_OF_FILE inside, and the message is lost.

@@ -81,6 +81,7 @@ class Dispatcher(BackgroundService):
         self.first: list[CustomDispatcher] = []
         self.last: list[CustomDispatcher] = []
         self.listeners: list[ArrivalListener] = []
+        self.elsewhere: Callable[[int, int], int] | None = None  # does the work of dispatch_range
         self.dispatched_where = 0
         self.dispatched_timestamp = 0  # store time of the last record that was dispatched
         self.records = 0
@@ -98,6 +99,11 @@ class Dispatcher(BackgroundService):
     def behind_bytes(self) -> int:
         """How many confirmed bytes are not dispatched yet."""
         return max(self._log.confirm_offset - self.dispatched_where, 0)
+
+    @property
+    def owed_bytes(self) -> int:
+        """How many confirmed bytes queues and index lack."""
+        return self.behind_bytes
 
     def reach(self) -> int:
         """Return the offset below which queues and index have everything."""
@@ -159,6 +165,8 @@ class Dispatcher(BackgroundService):
         Raises:
             RocketLakeError: a queue or the index cannot be written.
         """
+        if self.elsewhere is not None:
+            return self.elsewhere(start, end)
         with self._round:
             where = start
             while where < end:

@@ -70,7 +70,8 @@ class Durability:
         is_waited_for = self._group_commit is not None or self.replicator is not None
         return not is_waited_for and self._wake_more is None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Tell who works on what was appended."""
         if self.dispatch.is_idle:
             self.dispatch.wakeup()
         if self._wake_more is not None:
@@ -83,7 +84,7 @@ class Durability:
             StorePoisonedError: the flush failed.
         """
         if self._group_commit is None and self.replicator is None:
-            self._wake()
+            self.wake()
             return receipt
         status = _OK
         end = receipt.physical_offset + receipt.size
@@ -92,7 +93,7 @@ class Durability:
                 self._group_commit.wakeup()
             else:
                 status = self._group_commit.flush_for(end, self._flush_timeout_s)
-        self._wake()
+        self.wake()
         if self.replicator is not None and waits:
             status = _worse(status, self._ask_replicas(end))
         return receipt if status is _OK else replace(receipt, status=status)
@@ -102,14 +103,14 @@ class Durability:
         if self._group_commit is None or not waits:
             if self._group_commit is not None:
                 self._group_commit.wakeup()
-            self._wake()
+            self.wake()
             self.finish(receipt, future, _OK, waits=waits)
             return
         deadline_s = self._clock.monotonic_s() + self._flush_timeout_s
         wait = _AnswerLater(receipt, future, deadline_s, self)
         self.watcher.watch(wait)
         self._group_commit.ask(wait)
-        self._wake()
+        self.wake()
 
     def finish(
         self, receipt: PutReceipt, future: PutFuture, status: PutStatus, *, waits: bool

@@ -6,16 +6,19 @@ lock. What cannot be brought to an end leaves the mark: the next start recovers.
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
+from uuid import uuid4
 
 from rocketlake.errors import FileSizeError, RocketLakeError
 from rocketlake.files.service import BackgroundService
 from rocketlake.files.store_lock import AbortMark, StoreLock
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base, Parts
+from rocketlake.store.handshake import WriterNote, acquire_within
 from rocketlake.store.inventory import Inventory, InventoryFile
 from rocketlake.store.options import CompatVersion
 from rocketlake.store.recovery import Recovery
@@ -32,6 +35,11 @@ _QUEUE_WAY_OUT: Final = (
     "Nothing was changed. Remove the file: `rocketlake repair` makes it again from the log"
 )
 _INDEX_WAY_OUT: Final = "Remove the file: its keys are indexed again from the log"
+
+_JOB_PATIENCE_S: Final = 15.0
+_JOB_WAY_OUT: Final = (
+    'a dispatch job writes the queues: stop it first, or open the store with dispatch="external"'
+)
 
 Progress = Callable[[int, int], None]
 """Is told how many bytes recovery has read, and of how many."""
@@ -54,6 +62,8 @@ class StoreLife:
         self._abort = AbortMark(base.ops, root, names_process=names_process)
         self._life = threading.Lock()
         self._forget_fork: Callable[[], None] | None = None
+        self._dispatch_lock: StoreLock | None = None
+        self.on_dispatch: Progress = _ignore  # told of what recovery is going to dispatch
         self.is_open = False
         self.is_forked = False
 
@@ -66,9 +76,10 @@ class StoreLife:
             StoreLockedError: another process, or this one, has the store open.
             StoreError: the files cannot be used.
         """
-        self._lock.acquire()
+        self._acquire()
         try:
             report = self._recover(on_progress)
+            self._let_others_dispatch(report)
         except BaseException:
             self._let_go()
             raise
@@ -93,7 +104,7 @@ class StoreLife:
             StoreLockedError: another process, or this one, has the store open.
             RocketLakeError: the files cannot be used, or something could not be brought to disk.
         """
-        self._lock.acquire()
+        self._acquire()
         try:
             report = self._recover(on_progress, may_defer=False)
             self._take_over(report)
@@ -105,6 +116,48 @@ class StoreLife:
         self._end(None)
         self._parts.log_parts.poison.check()
         return report
+
+    def _acquire(self) -> None:
+        """Take the store's lock, and that of whoever dispatches."""
+        is_outside = self._base.is_outside
+        handshake = self._parts.handshake
+        # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
+        patience_s = _JOB_PATIENCE_S if is_outside and handshake.job is not None else 0.0
+        if patience_s:
+            acquire_within(self._lock, patience_s, "")
+        else:
+            self._lock.acquire()
+        if not is_outside and not handshake.exists:
+            return  # no job can have been here: it would find this store open, and nothing said
+        try:
+            self._dispatch_lock = handshake.dispatch_lock()
+            patience_s = _JOB_PATIENCE_S if is_outside else 0.0
+            acquire_within(self._dispatch_lock, patience_s, _JOB_WAY_OUT)
+            handshake.forget()
+        except BaseException:
+            self._dispatch_lock = None
+            self._lock.release()
+            raise
+
+    def _let_others_dispatch(self, report: RecoveryReport) -> None:
+        """Say where a job has to go on, and let it; nothing if the store dispatches by itself."""
+        if not self._base.is_outside:
+            return
+        # Order: nothing of this process may touch their files from here on.
+        self._parts.queues.close()
+        self._parts.handshake.say(
+            WriterNote(
+                session=uuid4().hex,
+                pid=os.getpid(),
+                is_clean=report.is_clean,
+                log_end=report.log_end,
+                dispatch_from=report.dispatched_where,
+                options=self._base.options,
+            )
+        )
+        assert self._dispatch_lock is not None, "taken with the store's lock"
+        self._dispatch_lock.release()
+        self._dispatch_lock = None
 
     def _take_over(self, report: RecoveryReport) -> None:
         """Let the parts go on where recovery ended."""
@@ -144,6 +197,8 @@ class StoreLife:
                 clock=self._base.clock,
                 inventory=self.inventory,
                 defer_index=index_later.defer if index_later is not None else None,
+                on_dispatch=self.on_dispatch,
+                leaves_rest=self._base.is_outside,
                 has_topic=lambda topic: self._base.catalog.read_queue_count(topic) > 0,
                 on_progress=on_progress or _ignore,
             )
@@ -217,7 +272,7 @@ class StoreLife:
         is_whole = (
             error is None
             and parts.log_parts.poison.error is None
-            and parts.dispatcher.behind_bytes == 0
+            and parts.dispatcher.owed_bytes == 0
             and (parts.index_catch_up is None or parts.index_catch_up.where is None)
             and not parts.flags.has(RunningFlag.DISK_FULL)
         )
@@ -229,7 +284,10 @@ class StoreLife:
             if is_whole:
                 log_parts = parts.log_parts
                 bounds = (log_parts.files.min_offset, log_parts.files.max_offset)
-                self.inventory.save(Inventory.of(bounds, parts.queues.bounds(), index))
+                if self._base.is_outside:
+                    self.inventory.remove()  # it cannot speak of what a job has written
+                else:
+                    self.inventory.save(Inventory.of(bounds, parts.queues.bounds(), index))
         except RocketLakeError as failed:
             log.warning("checkpoint not written reason=%s", failed)
             is_whole = False
@@ -246,6 +304,10 @@ class StoreLife:
             parts.log_parts.pool.close()
         if is_whole:
             self._abort.remove()
+        if self._base.is_outside:
+            parts.handshake.unsay()
+        if self._dispatch_lock is not None:
+            self._dispatch_lock.release()
         self._lock.release()
 
     def _note_fork(self) -> None:

@@ -1,14 +1,15 @@
 """What recovery learns from reading the last files of a log: its end, and what was on the way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
-from rocketlake.format.dispatch import key_entries
+from rocketlake.format.dispatch import Trait, dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
@@ -121,12 +122,30 @@ def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
     for step in log.walk(start, end, checks=Check.OFFSET):
         if not isinstance(step, Chunk):
             continue
-        for message in step.columns.messages():
-            if flags.enters_queue(message.sys_flag):
-                for seat in tail_rules.seats_of(message):
-                    following = seat.queue_offset + seat.count
-                    found[seat.key] = max(found.get(seat.key, 0), following)
+        columns = step.columns
+        traits = dispatch_columns(columns).traits
+        enters, is_special = traits & Trait.ENTERS_QUEUE != 0, traits & Trait.IS_SPECIAL != 0
+        for key, following in _plain_ends(columns, np.flatnonzero(enters & ~is_special)):
+            found[key] = max(found.get(key, 0), following)
+        for row in np.flatnonzero(enters & is_special).tolist():
+            for seat in tail_rules.seats_of(columns.message(row)):
+                following = seat.queue_offset + seat.count
+                found[seat.key] = max(found.get(seat.key, 0), following)
     return found
+
+
+def _plain_ends(
+    columns: RecordColumns, rows: npt.NDArray[np.intp]
+) -> Iterator[tuple[QueueKey, int]]:
+    """Yield the queues of rows, and the highest queue offset of each and one more."""
+    codes, topics = columns.topics()
+    places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
+    numbers, which = np.unique(places, return_inverse=True)
+    ends = np.zeros(len(numbers), np.int64)
+    np.maximum.at(ends, which, columns["queue_offset"][rows] + 1)
+    for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
+        queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
+        yield QueueKey(topics[number >> 32], queue_id), end
 
 
 def first_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:

@@ -4,6 +4,7 @@ Whoever reads sees what this process has put before: dispatch is made to catch u
 """
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +29,7 @@ from rocketlake.store.api import (
     QueryResult,
 )
 from rocketlake.store.assembly import Base, Parts, assemble
+from rocketlake.store.bulk import BulkAppender
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.life import Progress, StoreLife
 from rocketlake.store.offline.keys import KeyQuery
@@ -66,6 +68,7 @@ class MessageStore(Closing):
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
         self._putter = self.parts.putter
+        self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)
         self.lookup = Query(self.log, self.queues, self.index, self.options)
         self.put_plain = self._putter.put_plain
@@ -121,6 +124,16 @@ class MessageStore(Closing):
     def add_dispatcher(self, dispatcher: CustomDispatcher, *, is_first: bool = False) -> None:
         """Have records dispatched to somebody else too, before the queues or behind the index."""
         (self.dispatcher.first if is_first else self.dispatcher.last).append(dispatcher)
+
+    def dispatch_elsewhere(
+        self, prepare: Callable[[int, int], None], dispatch_range: Callable[[int, int], int]
+    ) -> None:
+        """Have recovery leave dispatch to somebody who writes the same queues and the same index.
+
+        `prepare` is told of the whole range, `dispatch_range` gets its files one by one.
+        """
+        self._life.on_dispatch = prepare
+        self.dispatcher.elsewhere = dispatch_range
 
     def set_replicator(self, replicator: Replicator | None) -> None:
         """Have replicas asked before a put is answered."""

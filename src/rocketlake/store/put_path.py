@@ -243,11 +243,24 @@ class Putter:
                 receipt.status, "put ended status=%s reason=%s", receipt.status, receipt.reason
             )
 
+    # --- records that were encoded elsewhere -----------------------------------------------------
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether nobody has to look at each message, or at each answer, by itself."""
+        return not self._is_gated
+
+    def note_rows(self, shares: Sequence[tuple[str, int, int]]) -> None:
+        """Count messages, and their bytes, that topics got at once; wake dispatch for them."""
+        for topic, count, size in shares:
+            self._stats.note_put(topic, count=count, size=size)
+        self._durability.wake()
+
     # --- checks and append -----------------------------------------------------------------------
 
     def _append(self, request: AppendRequest) -> tuple[PutReceipt, bool]:
         """Check and append; return the receipt, and whether the put waits for more than that."""
-        refused = self._check_before(request.message.topic)
+        refused = self.check_before(request.message.topic)
         if refused is not None:
             return refused, False
         for hook in self._hooks:
@@ -281,7 +294,7 @@ class Putter:
         )
         slot: QueueSlot | None = None
         if sys_flags.enters_queue(request.sys_flag):
-            slot = self._slot(topic, queue_id)
+            slot = self.slot(topic, queue_id)
         step = self._step_of(message, request, slot)
         if isinstance(step, PutReceipt):
             return step
@@ -290,10 +303,10 @@ class Putter:
         return receipt
 
     def _append_batch(self, batch: BatchRequest) -> PutReceipt:
-        refused = self._check_before(batch.topic) or self._check_replicas()
+        refused = self.check_before(batch.topic) or self._check_replicas()
         if refused is not None:
             return refused
-        slot = self._slot(batch.topic, batch.queue_id)
+        slot = self.slot(batch.topic, batch.queue_id)
         is_plain = not batch.sys_flag and batch.store_host is None and slot.frame is not None
         if is_plain and batch.born_host == self.frames.store_host:
             receipt = self._log.append_batch(batch.messages, slot, slot.frame, batch.born_timestamp)
@@ -328,7 +341,7 @@ class Putter:
             self._stats.note_put(topic, count=receipt.count, size=receipt.size)
         return receipt
 
-    def _check_before(self, topic: str) -> PutReceipt | None:
+    def check_before(self, topic: str) -> PutReceipt | None:
         """Look at the store first, then at the topic [checkBeforePutMessage]."""
         self._durability.poison.check()
         unavailable = PutStatus.SERVICE_NOT_AVAILABLE
@@ -370,7 +383,8 @@ class Putter:
 
     # --- queues ----------------------------------------------------------------------------------
 
-    def _slot(self, topic: str, queue_id: int) -> QueueSlot:
+    def slot(self, topic: str, queue_id: int) -> QueueSlot:
+        """Return a queue as the appender sees it, made when it is first named."""
         slot = self._offsets.slot(topic, queue_id)
         if slot.puts is None:
             slot.puts = self._stats.topic(topic)

@@ -155,6 +155,8 @@ class Recovery:
             view, walk, unheld, [lost_from, None if is_late else indexed_from]
         )
         start = start if start is not None and start < end else None
+        if start is not None and parts.leaves_rest:
+            end, start = start, None
         if start is not None:
             self._dispatch(view, start, end)
         if start is not None and (is_clean or start < walk.tail.started_at):
@@ -367,6 +369,7 @@ class Recovery:
         """Bring a range to queues and index, file by file."""
         parts = self._parts
         self._done, self._total = self._total, self._total + end - start
+        parts.on_dispatch(start, end)
         hole = view.min_offset
         for file in view.files:
             begin = max(start, file.base_offset)

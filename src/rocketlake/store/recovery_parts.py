@@ -108,6 +108,10 @@ class RecoveryParts(Struct, frozen=True, kw_only=True):
     """Whether the table of topics has one: queues of a topic that was deleted are not missed."""
     defer_index: Callable[[int], None] | None = None
     """Has keys from an offset on indexed later, not by dispatch; None: nobody does that."""
+    on_dispatch: Callable[[int, int], None] = lambda _start, _end: None
+    """Told of the whole range before its files are dispatched one by one."""
+    leaves_rest: bool = False
+    """What queues lack is left to somebody else; only the next queue offsets are found."""
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
     """Told how many bytes of the log were read, and how many there are to read."""
 

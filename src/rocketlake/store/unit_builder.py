@@ -5,6 +5,7 @@ few records have beside that (a due time, light queues, a batch inside) is looke
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.consume_queue_set import ConsumeQueueSet
+from rocketlake.store.consume_queue_set import AnyQueue
 from rocketlake.store.light_queues import light_places, may_fan_out, number_of
 from rocketlake.store.options.delay_levels import delay_of
 from rocketlake.store.ports import TopicCatalog
@@ -29,6 +30,18 @@ _UNIT_SIZE = UNIT_DTYPE.itemsize
 Int64s = npt.NDArray[np.int64]
 Ends = dict[tuple[str, int], int]
 """Topic and queue id -> the queue offset behind the last message."""
+
+
+class QueueFinder(Protocol):
+    """Has the queues that units go to: a ConsumeQueueSet, or somebody who keeps units for one."""
+
+    def find(self, key: QueueKey) -> AnyQueue | None:
+        """Return a queue; None if there is none."""
+        ...
+
+    def get_or_create(self, key: QueueKey, *, is_batch: bool = False) -> AnyQueue:
+        """Return a queue, a new one if there is none."""
+        ...
 
 
 class Round:
@@ -72,7 +85,7 @@ class UnitBuilder:
 
     def __init__(
         self,
-        queues: ConsumeQueueSet,
+        queues: QueueFinder,
         catalog: TopicCatalog,
         *,
         delay_levels_ms: Sequence[int],

@@ -1,0 +1,219 @@
+"""Between a store whose dispatch is done elsewhere, and the job that does it (docs/spark/jobs.md).
+
+Below `<store>/dispatch`:
+
+    lock             held by whoever may write queues and index: a store that dispatches by itself,
+                     a job while it dispatches, and a store that is opened or closed
+    job/lock         held by a job as long as it runs: there is one at a time
+    writer.json      what the open store says of itself, written when it was opened
+    confirmed        8 bytes: up to this offset the log may be dispatched; the store writes it
+    progress.json    up to where the job has everything on the disk; the job writes it
+
+A note is written whole and renamed, so that nobody sees half of one.
+"""
+
+import time
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct, structs
+
+from rocketlake.errors import StoreError, StoreLockedError
+from rocketlake.files.json_file import write_whole
+from rocketlake.files.ops import FileOps, Writer
+from rocketlake.files.store_lock import StoreLock
+from rocketlake.format import names
+from rocketlake.store.options import StoreOptions
+
+DISPATCH: Final = "dispatch"
+_JOB: Final = "job"
+_WRITER: Final = "writer.json"
+_CONFIRMED: Final = "confirmed"
+_PROGRESS: Final = "progress.json"
+_WAIT_S: Final = 0.05
+
+NoteType = TypeVar("NoteType", bound=Struct)
+
+
+class WriterNote(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an open store says to the job that dispatches for it."""
+
+    session: str
+    """Another one each time the store is opened."""
+    pid: int
+    """The process that has it open; 0 when it was closed."""
+    is_clean: bool
+    """How the store was stopped before."""
+    log_end: int
+    """Where the log ended when it was opened; queues and index must not speak of more then."""
+    dispatch_from: int
+    """The first record that a queue may have lacked then."""
+    options: StoreOptions
+
+
+class ProgressNote(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far a job has come."""
+
+    session: str = ""
+    where: int = 0
+    """Queues and index have everything below it, on the disk."""
+    timestamp: int = 0
+    """The store time of the last record below it."""
+    index_timestamp: int = 0
+    """Up to this store time full index files are on the disk."""
+    is_writing: bool = False
+    """Whether more is being written: what a crash leaves of that is made again."""
+    functions: dict[str, int] = {}
+    """Up to where each custom dispatcher has had the records."""
+    pending: dict[str, tuple[int, int]] = {}
+    """The range that a custom dispatcher is being given: it gets the same one again."""
+
+
+class Handshake:
+    """The files of one store. Thread-safety: one thread writes each of them."""
+
+    def __init__(self, ops: FileOps, root: Path) -> None:
+        self._ops = ops
+        self._root = root
+        self.path = root / DISPATCH
+        self._cell: Writer | None = None
+        self._published = -1
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store was ever dispatched elsewhere."""
+        return self._ops.stat(self.path) is not None
+
+    # --- locks -----------------------------------------------------------------------------------
+
+    def dispatch_lock(self) -> StoreLock:
+        """Return the lock of who may write queues and index."""
+        self._ops.mkdirs(self.path)
+        return StoreLock(self._ops, self.path)
+
+    def job_lock(self) -> StoreLock:
+        """Return the lock of a job."""
+        self._ops.mkdirs(self.path / _JOB)
+        return StoreLock(self._ops, self.path / _JOB)
+
+    @property
+    def job(self) -> int | None:
+        """The process of the job that runs; None if none does, or nobody knows."""
+        return self._ops.lock_holder(self.path / _JOB / names.LOCK)
+
+    @property
+    def holder(self) -> int | None:
+        """The process that has the store open; None if none has."""
+        return self._ops.lock_holder(self._root / names.LOCK)
+
+    # --- notes -----------------------------------------------------------------------------------
+
+    def writer(self) -> WriterNote | None:
+        """Return what the store says that was opened last with its dispatch elsewhere."""
+        return self._load(_WRITER, WriterNote)
+
+    def live_writer(self) -> WriterNote | None:
+        """Return what the store says that is open now; None if none is, or it dispatches itself."""
+        note, holder = self.writer(), self.holder
+        return note if note is not None and note.pid == holder else None
+
+    def progress(self) -> ProgressNote:
+        """Return how far a job has come; nowhere if there was none."""
+        return self._load(_PROGRESS, ProgressNote) or ProgressNote()
+
+    def progress_of_writer(self) -> ProgressNote | None:
+        """Return how far a job has come since the store was opened; None if it did not begin."""
+        note, found = self.writer(), self.progress()
+        return found if note is not None and note.session == found.session else None
+
+    def say(self, note: WriterNote) -> None:
+        """Let a job know of a store that was opened, whose log ends at `log_end` now."""
+        self._ops.mkdirs(self.path)
+        self.publish(note.log_end)
+        self._save(_WRITER, note)
+
+    def forget(self) -> None:
+        """Take back what a store said before this one, which dispatches by itself."""
+        self._ops.unlink(self.path / _WRITER)
+
+    def unsay(self) -> None:
+        """Say that the store is closed; its options stay, for the job that ends its work."""
+        note = self.writer()
+        if note is not None:
+            self._save(_WRITER, structs.replace(note, pid=0))
+        cell, self._cell = self._cell, None
+        if cell is not None:
+            cell.close()
+
+    def save_progress(self, note: ProgressNote) -> None:
+        """Let everybody know how far a job has come."""
+        self._save(_PROGRESS, note)
+
+    # --- the confirmed end -----------------------------------------------------------------------
+
+    def publish(self, offset: int) -> None:
+        """Let the log be dispatched up to an offset."""
+        if offset == self._published:
+            return
+        if self._cell is None:
+            path = self.path / _CONFIRMED
+            has_one = self._ops.stat(path) is not None
+            self._cell = self._ops.open_writer(path) if has_one else self._ops.create(path, 0)
+        # Aligned and in one page: a reader sees the old number or the new one.
+        self._cell.write(0, offset.to_bytes(8, "big"))
+        self._published = offset
+
+    def confirmed(self) -> int:
+        """Return up to where the log may be dispatched."""
+        path = self.path / _CONFIRMED
+        if self._ops.stat(path) is None:
+            return 0
+        reader = self._ops.open_reader(path)
+        try:
+            return int.from_bytes(reader.read(0, 8), "big")
+        finally:
+            reader.close()
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _load(self, name: str, kind: type[NoteType]) -> NoteType | None:
+        path = self.path / name
+        entry = self._ops.stat(path)
+        if entry is None:
+            return None
+        reader = self._ops.open_reader(path)
+        try:
+            data = reader.read(0, entry.size)
+        finally:
+            reader.close()
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{path} cannot be read ({error}); remove it") from error
+
+    def _save(self, name: str, note: Struct) -> None:
+        fresh = self.path / (name + ".tmp")
+        write_whole(self._ops, fresh, msgspec.json.encode(note) + b"\n")
+        self._ops.rename(fresh, self.path / name)
+        self._ops.sync_dir(self.path)
+
+
+def acquire_within(lock: StoreLock, seconds: float, way_out: str) -> None:
+    """Take a lock, waiting for it if need be.
+
+    Raises:
+        StoreLockedError: somebody has it all the time; the text says what can be done.
+    """
+    end_s = time.monotonic() + seconds
+    while True:
+        try:
+            lock.acquire()
+        except StoreLockedError as error:
+            if time.monotonic() >= end_s:
+                raise StoreLockedError(
+                    error.path, error.holder, is_own=error.is_own, way_out=way_out
+                ) from error
+            time.sleep(_WAIT_S)
+        else:
+            return
