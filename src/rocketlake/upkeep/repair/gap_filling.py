@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.model.queues import QueueKey
@@ -60,10 +60,26 @@ class GapFiller:
         for number in np.unique(both).tolist():
             own = rows[both == number]
             key = QueueKey(records.topics[number >> 32], int(queue_ids[both == number][0]))
-            old = self._old.get(key)
-            if old is None or not old.is_batch:
-                gaps += self._of_queue(key, own, records)
+            offsets = records.columns["queue_offset"][own].astype(np.int64)
+            physical = records.columns["physical_offset"][own]
+            gaps += (
+                structs.replace(gap, row=int(own[gap.row]))
+                for gap in self.find_in(key, offsets, physical)
+            )
         return sorted(gaps, key=lambda gap: gap.row)
+
+    def find_in(self, key: QueueKey, offsets: Int64s, physical: Int64s) -> Iterator[Gap]:
+        """Yield the gaps among the records of one queue, whose rows count from 0 here.
+
+        `offsets` are changed where a record has a wrong number.
+        """
+        old = self._old.get(key)
+        if old is None or not old.is_batch:
+            yield from self._of_queue(key, offsets, physical)
+
+    def note(self, key: QueueKey, following: int) -> None:
+        """Take note of records of a queue without a gap: the queue offset behind them."""
+        self._next[key] = following
 
     def fill(self, gap: Gap) -> None:
         """Append units for the lost records of a gap."""
@@ -74,20 +90,19 @@ class GapFiller:
             unit = self._unit(gap, number, queue.max_physical_offset)
             queue.put(unit, np.array([number]))
 
-    def _of_queue(self, key: QueueKey, rows: npt.NDArray[np.intp], records: Round) -> Iterator[Gap]:
-        offsets: Int64s = records.columns["queue_offset"][rows].astype(np.int64)
+    def _of_queue(self, key: QueueKey, offsets: Int64s, physical: Int64s) -> Iterator[Gap]:
         expected = self._next.get(key, int(offsets[0]))
         before = np.concatenate(([expected - 1], np.maximum.accumulate(offsets)[:-1]))
         for index in np.flatnonzero(offsets > before + 1).tolist():
             number, wanted = int(offsets[index]), int(before[index]) + 1
-            place = int(records.columns["physical_offset"][rows[index]])
+            place = int(physical[index])
             following = int(offsets[index + 1]) if index + 1 < len(offsets) else None
             if self._is_its_own_fault(key, wanted, place, following):
                 # The record's number is damaged: dispatch puts it where it belongs.
                 before[index + 1 :] = np.minimum(before[index + 1 :], wanted)
                 offsets[index] = wanted
                 continue
-            yield Gap(int(rows[index]), key, wanted, number, place)
+            yield Gap(index, key, wanted, number, place)
         self._next[key] = int(offsets.max()) + 1
 
     def _is_its_own_fault(

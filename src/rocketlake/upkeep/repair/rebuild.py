@@ -105,14 +105,14 @@ def rebuild_queues(
         StoreError: they cannot be written.
     """
     ops = machine.ops
-    queues = ConsumeQueueSet(StoreDir.make(ops, into), machine.clock, _queue_shape(store))
+    queues = ConsumeQueueSet(StoreDir.make(ops, into), machine.clock, queue_shape(store))
     builder = UnitBuilder(
         queues,
         Catalog({queue.key.topic for queue in store.queues if queue.is_batch}),
         delay_levels_ms=store.delays_ms,
         has_light_queues=any(is_lmq(key.topic) for key in wanted),
     )
-    bits = _filter_bits(store.root / names.CONFIG) if _has_ext(store) else None
+    bits = filter_bits(store.root / names.CONFIG) if _has_ext(store) else None
     readers = Readers(ops)
     bad: list[BadPart] = []
     filler = GapFiller(queues, {queue.key: queue for queue in store.queues}, readers, bad)
@@ -201,7 +201,8 @@ def _has_ext(store: Layout) -> bool:
     return any(queue.ext_files for queue in store.queues)
 
 
-def _queue_shape(store: Layout) -> QueueShape:
+def queue_shape(store: Layout) -> QueueShape:
+    """Return what the queue files of a store look like; those of RocketMQ if there are none."""
     plain = [queue.file_size for queue in store.queues if not queue.is_batch and queue.files]
     batch = [queue.file_size for queue in store.queues if queue.is_batch and queue.files]
     ext = [file.size for queue in store.queues for file in queue.ext_files]
@@ -230,7 +231,7 @@ def _wanted_rows(records: Round, wanted: Mapping[QueueKey, int]) -> Rows:
     return rows[chosen]
 
 
-def _filter_bits(config: Path) -> FilterBits | None:
+def filter_bits(config: Path) -> FilterBits | None:
     """Return what computes the bits of extension units, for the subscriptions of the table.
 
     None if the table is broken: without bits, a filter looks at each message.

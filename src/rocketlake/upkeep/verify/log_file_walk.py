@@ -1,14 +1,14 @@
 """The records of one file of a log, in order, whatever lies between them."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
+from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.record import RecordColumns, StopReason, reason_text, scan
 from rocketlake.store.offline.log import Readers
-from rocketlake.upkeep.verify.places import Layout
 
 # Why: small enough that what a scan has just read is still in the processor's cache when the
 # records are looked at again, and large enough for few calls.
@@ -32,6 +32,34 @@ class BadPart(Struct, frozen=True):
     """Behind the last byte that is not zero."""
 
 
+class WalkedLog(Protocol):
+    """What a walk must know of a log: a Layout, or less."""
+
+    @property
+    def log_files(self) -> list[OffsetFile]:
+        """The files, in order."""
+        ...
+
+    @property
+    def log_file_size(self) -> int:
+        """How large a file is."""
+        ...
+
+    @property
+    def held_by(self) -> int | None:
+        """The process that writes; None if nobody does."""
+        ...
+
+    @property
+    def checks(self) -> int:
+        """What a good record must pass."""
+        ...
+
+    def room(self, number: int) -> int:
+        """Return how many bytes of a file count."""
+        ...
+
+
 class LogFileWalk:
     """Walks one file; behind bad bytes it goes on with the next record that claims its place.
 
@@ -40,7 +68,7 @@ class LogFileWalk:
 
     def __init__(
         self,
-        store: Layout,
+        store: WalkedLog,
         number: int,
         readers: Readers,
         on_bytes: Callable[[int], None] | None = None,
@@ -50,13 +78,13 @@ class LogFileWalk:
         self._limit = self._file.base_offset + store.room(number)
         self._readers = readers
         self._on_bytes = on_bytes
-        self.end = self._file.base_offset
+        self.begin = self.end = self._file.base_offset
         self.stop = StopReason.END_OF_DATA
         self.bad: list[BadPart] = []
 
     def records(self) -> Iterator[RecordColumns]:
         """Yield the good records in order, and note what lies between."""
-        offset = self._file.base_offset
+        offset = self.begin
         doubted = -1
         while offset < self._limit:
             buffer = self._read(offset)

@@ -18,8 +18,9 @@ Which changes nothing can show is in `record_checks`.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -29,13 +30,13 @@ from rocketlake.upkeep.verify import places as looking
 from rocketlake.upkeep.verify.findings import Fault, Ledger, Pending
 from rocketlake.upkeep.verify.index_piece import IndexReport, check_index_file
 from rocketlake.upkeep.verify.judging import Judge
-from rocketlake.upkeep.verify.leftovers import QueueReport, check_leftovers, merged_runs
+from rocketlake.upkeep.verify.leftovers import Ends, QueueReport, check_leftovers, merged_runs
 from rocketlake.upkeep.verify.log_piece import LogReport, check_log_file
-from rocketlake.upkeep.verify.places import Layout
+from rocketlake.upkeep.verify.places import IndexPlace, Layout, QueuePlace
 from rocketlake.upkeep.verify.tables import check_checkpoint, check_tables
 
-Argument = TypeVar("Argument")
-Value = TypeVar("Value")
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Returns what a function makes of each of some arguments, in order; both can be sent elsewhere."""
 
 WHAT: Final = frozenset({"log", "queues", "index", "tables"})
 
@@ -88,8 +89,14 @@ class Verifier:
     """
 
     def __init__(
-        self, store: OfflineStore | Path | str, options: VerifyOptions | None = None
+        self,
+        store: OfflineStore | Path | str,
+        options: VerifyOptions | None = None,
+        *,
+        mapper: Mapper | None = None,
     ) -> None:
+        """`mapper` runs pieces of work elsewhere, and tells nobody of bytes; None: in threads."""
+        self._mapper = mapper
         self._given = store
         self._options = options or VerifyOptions()
         self.ledger = Ledger()
@@ -117,7 +124,8 @@ class Verifier:
         ledger = self.ledger
         ledger.add(found.faults)
         with ThreadPoolExecutor(self._options.workers, thread_name_prefix="verify") as pool:
-            work = _Work(found, pool, on_bytes)
+            mapper = self._mapper or (lambda action, arguments: list(pool.map(action, arguments)))
+            work = _Work(found, mapper, on_bytes)
             index_reports = work.index()
             for report in index_reports:
                 ledger.add(report.faults)
@@ -168,46 +176,55 @@ class Verifier:
 
 
 class _Work:
-    """Runs the pieces of one store in a pool."""
+    """Runs the pieces of one store."""
 
     def __init__(
         self,
         found: Layout,
-        pool: ThreadPoolExecutor,
+        mapper: Mapper,
         on_bytes: Callable[[int], None] | None,
     ) -> None:
         self._found = found
-        self._pool = pool
+        self._map = mapper
         self._on_bytes = on_bytes
 
     def index(self) -> list[IndexReport]:
         bases = [file.base_offset for file in self._found.log_files]
-        files = self._found.index
-        return self._all(lambda place: check_index_file(place, bases, self._on_bytes), files)
+        check = partial(_check_index, bases=bases, on_bytes=self._on_bytes)
+        return self._map(check, self._found.index)
 
     def log(self, index_reports: Sequence[IndexReport]) -> list[LogReport]:
-        starts = list(index_starts(self._found, index_reports))
-        return self._all(
-            lambda number: check_log_file(
-                self._found, number, starts[number], on_bytes=self._on_bytes
-            ),
-            range(len(self._found.log_files)),
-        )
+        check = partial(_check_log, self._found, on_bytes=self._on_bytes)
+        return self._map(check, list(enumerate(index_starts(self._found, index_reports))))
 
     def queues(self, log_reports: Sequence[LogReport], judge: Judge) -> list[QueueReport]:
         runs = [report.seats.runs for report in log_reports]
-        ends = judge.ends()
-        return self._all(
-            lambda queue: check_leftovers(
-                self._found, queue, list(merged_runs(runs, queue.number)), ends
-            ),
-            self._found.queues,
+        check = partial(_check_queue, self._found, ends=judge.ends())
+        return self._map(
+            check,
+            [(queue, list(merged_runs(runs, queue.number))) for queue in self._found.queues],
         )
 
-    def _all(
-        self, action: Callable[[Argument], Value], arguments: Sequence[Argument]
-    ) -> list[Value]:
-        return list(self._pool.map(action, arguments))
+
+def _check_index(
+    place: IndexPlace, *, bases: list[int], on_bytes: Callable[[int], None] | None
+) -> IndexReport:
+    return check_index_file(place, bases, on_bytes)
+
+
+def _check_log(
+    found: Layout,
+    piece: tuple[int, tuple[int, int]],
+    *,
+    on_bytes: Callable[[int], None] | None,
+) -> LogReport:
+    return check_log_file(found, *piece, on_bytes=on_bytes)
+
+
+def _check_queue(
+    found: Layout, piece: tuple[QueuePlace, list[tuple[int, int]]], *, ends: Ends
+) -> QueueReport:
+    return check_leftovers(found, *piece, ends)
 
 
 def index_starts(found: Layout, reports: Sequence[IndexReport]) -> Iterator[tuple[int, int]]:
