@@ -27,7 +27,7 @@ def test_the_other_kernel_reads_the_same():
         cwd=HERE.parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert f"kernel: {OTHER}\n" in ran.stdout

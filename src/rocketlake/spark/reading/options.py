@@ -1,0 +1,466 @@
+"""The options of the source: text from Spark in, one checked value out."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql.types import StructType
+
+from rocketlake import config
+from rocketlake.errors import ConfigError
+from rocketlake.spark.reading.tables import schemas
+from rocketlake.spark.reading.terms import Term
+from rocketlake.store.options import ReadOptions, parse_delay_levels
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+GROUP: Final = -3
+"""Where a consumer group is; streams know."""
+
+STREAM_KEYS: Final = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "group",
+    "progressPath",
+)
+"""What only a stream knows; `SourceOptions.stream` holds their texts."""
+
+_OWN_KEYS: Final = (
+    "path",
+    "paths",
+    "table",
+    "topic",
+    "topics",
+    "topicPattern",
+    "queueIds",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "tags",
+    "sql",
+    "key",
+    "minPartitions",
+    "maxPartitionBytes",
+    "archive",
+    "rawBody",
+    "onDamage",
+    "failOnDataLoss",
+    "commitLogPath",
+    "options",
+    "pushFilters",
+)
+_SELECTING: Final = frozenset(
+    {"topic", "topics", "topicPattern", "queueIds", "tags", "sql", "key", "rawBody", "archive"}
+    | {f"{which}{rest}" for which in ("starting", "ending") for rest in ("Offsets", "Timestamp")}
+    | {"startingOffsetsByTimestamp", "endingOffsetsByTimestamp"}
+    | {"startingOffsetsByTimestampStrategy"}
+)
+_OF_QUEUES: Final = _SELECTING - {"tags", "sql", "key", "rawBody", "archive"}
+_OF_TOPIC: Final = (
+    *("queueIds", "startingOffsets", "endingOffsets", "archive"),
+    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
+)
+_KNOWN: Final = {name.lower(): name for name in (*_OWN_KEYS, *STREAM_KEYS)}
+_SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.IGNORECASE)
+_SMALLEST_PART: Final = 1024
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,18}")
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+
+class Table(StrEnum):
+    """Which stage of the store is read."""
+
+    MESSAGES = "messages"
+    LOG = "log"
+    QUEUE = "queue"
+    INDEX = "index"
+    PROGRESS = "progress"
+    CHECKPOINT = "checkpoint"
+
+
+class OnDamage(StrEnum):
+    """What to do about a record that is not good."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class NoMatch(StrEnum):
+    """What to do if nothing was stored at a starting time or later."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+_ALLOWED: Final = {
+    Table.LOG: frozenset({"startingTimestamp", "endingTimestamp", "rawBody"}),
+    Table.QUEUE: _OF_QUEUES,
+    Table.PROGRESS: frozenset({"topic", "topics", "topicPattern", "queueIds"}),
+}
+
+
+class Moment(Struct, frozen=True):
+    """Where to begin or to end: an offset or a time for every queue, and others for some.
+
+    `default` is an offset (EARLIEST, LATEST), or a time if `is_time`.
+    """
+
+    default: int
+    is_time: bool = False
+    by_queue: dict[str, dict[int, int]] = {}
+
+    def of(self, topic: str, queue_id: int) -> tuple[int, bool]:
+        """Return the offset or time of a queue, and whether it is a time."""
+        given = self.by_queue.get(topic, {}).get(queue_id)
+        if given is not None:
+            return given, self.is_time
+        # Queues that a JSON of times does not name are read from end to end, as offsets are.
+        return self.default, self.is_time and self.default >= 0
+
+
+class SourceOptions(Struct, frozen=True, kw_only=True):
+    """Everything a read was asked for."""
+
+    paths: tuple[tuple[str, str], ...]
+    """Broker name and directory of each store."""
+    table: Table = Table.MESSAGES
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    queue_ids: frozenset[int] | None = None
+    starting: Moment = Moment(EARLIEST)
+    ending: Moment = Moment(LATEST)
+    no_match: NoMatch = NoMatch.ERROR
+    tags: str | None = None
+    sql: str | None = None
+    key: str | None = None
+    min_partitions: int = 0
+    max_partition_bytes: int = 128 << 20
+    archive: str | None = None
+    raw_body: bool = False
+    on_damage: OnDamage = OnDamage.FAIL
+    fail_on_data_loss: bool = True
+    commit_log_path: str | None = None
+    read_options: ReadOptions = ReadOptions()
+    push_filters: bool | None = None
+    """None: where the session allows it."""
+    stream: dict[str, str] = {}
+    terms: tuple[Term, ...] = ()
+    """What Spark pushed down, beside `pushed_tags` and `unique_key`."""
+    pushed_tags: tuple[str, ...] | None = None
+    unique_key: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
+        """Read the options as Spark hands them over.
+
+        Raises:
+            ConfigError: one is unknown, malformed, or contradicts another.
+        """
+        return _Parser(options).parse()
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table that is asked for."""
+        return schemas.of_table(self.table)
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether topics are named, so that queues decide which records are read."""
+        return bool(self.topics) or self.topic_pattern is not None
+
+    def wants_topic(self, topic: str) -> bool:
+        """Tell whether a topic is one of those asked for; without any, all are."""
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return not self.topics or topic in self.topics
+
+
+class _Parser:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given: dict[str, str] = {}
+        for key, value in options.items():
+            name = _KNOWN.get(key.lower())
+            if name is None:
+                raise ConfigError(_unknown(key))
+            if value is not None:
+                self._given[name] = str(value)
+
+    def parse(self) -> SourceOptions:
+        """Read every option."""
+        table = self._choice("table", Table, Table.MESSAGES)
+        starting = self._moment("starting", EARLIEST)
+        ending = self._moment("ending", LATEST)
+        topics, pattern = self._topics()
+        wanted = SourceOptions(
+            paths=self._paths(),
+            table=table,
+            topics=topics,
+            topic_pattern=pattern,
+            queue_ids=self._queue_ids(),
+            starting=starting,
+            ending=ending,
+            no_match=self._choice("startingOffsetsByTimestampStrategy", NoMatch, NoMatch.ERROR),
+            tags=self._tags(),
+            sql=self._sql(),
+            key=self._given.get("key"),
+            min_partitions=self._number("minPartitions", 0, 1, 1_000_000),
+            max_partition_bytes=self._size("maxPartitionBytes", 128 << 20),
+            archive=self._given.get("archive"),
+            raw_body=self._flag("rawBody", default=False) is True,
+            on_damage=self._choice("onDamage", OnDamage, OnDamage.FAIL),
+            fail_on_data_loss=self._flag("failOnDataLoss", default=True) is True,
+            commit_log_path=self._given.get("commitLogPath"),
+            read_options=self._read_options(),
+            push_filters=self._flag("pushFilters", default=None),
+            stream={name: self._given[name] for name in STREAM_KEYS if name in self._given},
+        )
+        _check_together(wanted, self._given)
+        return wanted
+
+    # --- which stores --------------------------------------------------------------------------
+
+    def _paths(self) -> tuple[tuple[str, str], ...]:
+        texts = self._json("paths", list[str]) if "paths" in self._given else []
+        if "path" in self._given:
+            text = self._given["path"]
+            texts += [text] if Path(text).is_dir() else text.split(",")
+        named = [_named_path(text.strip()) for text in texts if text.strip()]
+        if not named and "archive" in self._given:
+            return ()  # the store is gone, its archive is not
+        if not named:
+            raise ConfigError(
+                'option "path" is missing: the directory of a store, or several as a,b or name=a'
+            )
+        return _with_own_names(named)
+
+    def _read_options(self) -> ReadOptions:
+        if "options" not in self._given:
+            return ReadOptions()
+        (options,) = config.load(self._given["options"], ReadOptions)
+        try:
+            parse_delay_levels(options.message_delay_level)
+        except ValueError as error:
+            raise ConfigError(f"option options: {error}") from error
+        return options
+
+    # --- which messages ------------------------------------------------------------------------
+
+    def _topics(self) -> tuple[tuple[str, ...], str | None]:
+        given = [name for name in ("topic", "topics", "topicPattern") if name in self._given]
+        if len(given) > 1:
+            raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
+        if not given:
+            return (), None
+        text = self._given[given[0]]
+        if given[0] == "topicPattern":
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ConfigError(
+                    f"option topicPattern = {text!r} is no regular expression: {error}"
+                ) from error
+            return (), text
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise ConfigError(f"option {given[0]} = {text!r} names no topic")
+        return topics, None
+
+    def _queue_ids(self) -> frozenset[int] | None:
+        text = self._given.get("queueIds")
+        if text is None:
+            return None
+        found: set[int] = set()
+        for part in text.split(","):
+            ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
+            if ends is None or int(ends[2] or ends[1]) - int(ends[1]) > 1 << 20:
+                raise ConfigError(f"option queueIds = {text!r}: wanted numbers like 0,1 or 0-3")
+            found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+        return frozenset(found)
+
+    def _moment(self, which: str, default: int) -> Moment:
+        keys = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
+        given = [key for key in keys if key in self._given]
+        if len(given) > 1:
+            raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
+        if not given:
+            return Moment(default)
+        text = self._given[given[0]].strip()
+        if given[0] == f"{which}Timestamp":
+            return Moment(parse_time(text, given[0]), is_time=True)
+        words = {"earliest": EARLIEST, "latest": LATEST}
+        if which == "starting":
+            words["group"] = GROUP
+        if given[0] == f"{which}Offsets" and text.lower() in words:
+            return Moment(words[text.lower()])
+        is_time = given[0].endswith("ByTimestamp")
+        example = '{"topic": {"0": 1767225600000}}' if is_time else '{"topic": {"0": 12}}'
+        hint = "" if is_time else "earliest, latest or "
+        by_queue = self._json(
+            given[0], dict[str, dict[int, int]], f"wanted {hint}JSON like {example}"
+        )
+        lowest = 0 if is_time else EARLIEST
+        for topic, offsets in by_queue.items():
+            for queue_id, value in offsets.items():
+                if value < lowest:
+                    raise ConfigError(
+                        f"option {given[0]}: {value} of queue {topic}/{queue_id} is below {lowest}"
+                    )
+        return Moment(default, is_time=is_time, by_queue=by_queue)
+
+    def _tags(self) -> str | None:
+        from rocketlake.filters.tags import TagFilter  # noqa: PLC0415 - few need it
+
+        text = self._given.get("tags")
+        _tried("tags", lambda: TagFilter.parse(text))
+        return text
+
+    def _sql(self) -> str | None:
+        text = self._given.get("sql")
+        if text is not None:
+            from rocketlake.filters.sql92 import SqlFilter  # noqa: PLC0415 - its parser is slow
+
+            _tried("sql", lambda: SqlFilter(text))
+        return text
+
+    # --- kinds of values -----------------------------------------------------------------------
+
+    def _choice(self, name: str, kind: type[E], default: E) -> E:
+        text = self._given.get(name)
+        if text is None:
+            return default
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            known = ", ".join(kind)
+            raise ConfigError(f"option {name} = {text!r}: wanted one of {known}") from None
+
+    def _flag(self, name: str, *, default: bool | None) -> bool | None:
+        text = self._given.get(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise ConfigError(f"option {name} = {text!r}: wanted true or false")
+        return text.strip().lower() == "true"
+
+    def _number(self, name: str, default: int, lowest: int, highest: int) -> int:
+        text = self._given.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or not lowest <= int(text) <= highest:
+            raise ConfigError(f"option {name} = {text!r}: wanted a number from {lowest} on")
+        return int(text)
+
+    def _size(self, name: str, default: int) -> int:
+        text = self._given.get(name)
+        if text is None:
+            return default
+        found = _SIZE.fullmatch(text.strip())
+        size = int(found[1]) * _UNITS[found[2].lower()] if found else 0
+        if size < _SMALLEST_PART:
+            raise ConfigError(
+                f"option {name} = {text!r}: wanted bytes, like 67108864 or 64m, from"
+                f" {_SMALLEST_PART} on"
+            )
+        return size
+
+    def _json(self, name: str, kind: type[T], wanted: str = "wanted JSON") -> T:
+        try:
+            return msgspec.json.decode(self._given[name], type=kind, strict=False)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ConfigError(
+                f"option {name} = {self._given[name]!r}: {wanted} ({error})"
+            ) from None
+
+
+def parse_time(text: str, option: str) -> int:
+    """Read milliseconds since 1970, or a date and time (UTC unless it names a zone).
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"option {option} = {text!r}: wanted milliseconds or like 2026-01-31T23:59:59Z"
+        ) from None
+
+
+def _tried(name: str, parse: Callable[[], object]) -> None:
+    try:
+        parse()
+    except ValueError as error:
+        raise ConfigError(f"option {name}: {error}") from error
+
+
+def _unknown(key: str) -> str:
+    near = get_close_matches(key.lower(), _KNOWN, 1)
+    if near:
+        return f"there is no option {key!r}; did you mean {_KNOWN[near[0]]!r}?"
+    return f"there is no option {key!r}; there are {', '.join(_OWN_KEYS)}"
+
+
+def _named_path(text: str) -> tuple[str | None, str]:
+    """Split `broker=path`; a path that has a `=` itself is taken as it is."""
+    name, is_named, rest = text.partition("=")
+    if not is_named or "/" in name:
+        name, rest = "", text
+    if rest.startswith("file:"):
+        rest = "/" + rest.removeprefix("file:").lstrip("/")
+    scheme = re.match(r"([a-z0-9]+)://", rest)
+    if scheme is not None:
+        raise ConfigError(
+            f"path {rest!r}: stores are read from directories, not from {scheme[1]}; mount it, or "
+            "copy the store"
+        )
+    return name or None, str(Path(rest).expanduser())
+
+
+def _with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
+    """Name each store: as given, else by the last parts of its path that make it the only one."""
+    found: dict[str, str] = {}
+    for name, path in named:
+        parts = [part for part in Path(path).parts if part != "/"] or [path]
+        own = name or parts[-1]
+        used = 1
+        while name is None and own in found and used < len(parts):
+            used += 1
+            own = "/".join(parts[-used:])
+        if own in found:
+            raise ConfigError(f"option path: two stores are named {own!r}; name them as name=path")
+        found[own] = path
+    return tuple(found.items())
+
+
+def _check_together(wanted: SourceOptions, given: Mapping[str, str]) -> None:
+    """Refuse what a table cannot be asked, and what needs a topic."""
+    if wanted.table is Table.MESSAGES:
+        for name in _OF_TOPIC if not wanted.has_topic else ():
+            if name in given and given[name].strip().lower() not in ("earliest", "latest"):
+                raise ConfigError(
+                    f"option {name} needs a topic: give topic, topics or topicPattern"
+                )
+        return
+    allowed = _ALLOWED.get(wanted.table, frozenset())
+    for name in given:
+        if name in _SELECTING and name not in allowed:
+            raise ConfigError(f"option {name} does not go with table = {wanted.table.value}")

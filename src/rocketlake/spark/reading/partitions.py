@@ -1,0 +1,255 @@
+"""What one task reads: small values that are pickled, and the reading of them on an executor."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from rocketlake.errors import StoreError
+from rocketlake.format.record import RecordColumns, reason_text
+from rocketlake.spark.reading.batches import BatchMaker
+from rocketlake.spark.reading.filtering import LogFilter, RecordFilter
+from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.seats import Seat
+from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
+from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill, split, weigh
+from rocketlake.spark.reading.walking import Gap, walk_past
+from rocketlake.spark.schema import arrow_schema
+from rocketlake.store.offline.log import MISSING
+from rocketlake.store.offline.queues import PLACE_DTYPE, Places
+
+ROWS_MAX: Final = 8192
+WINDOW: Final = 4 << 20
+_UNITS_MAX: Final = 1 << 18  # whose places are held at a time: some 16 MiB
+
+Queue: TypeAlias = tuple[str, int]
+
+
+class QueuePart(Struct, frozen=True, tag=True):
+    """A part of the log, as several queues' units see it."""
+
+    store: StoreRef
+    runs: tuple[UnitRun, ...]
+
+
+class PlacesPart(Struct, frozen=True, tag=True):
+    """Records at known places; `packed` are their units, `queues` what they are units of."""
+
+    store: StoreRef
+    queues: tuple[Queue, ...]
+    packed: bytes
+
+    @classmethod
+    def pack(
+        cls,
+        store: StoreRef,
+        queues: Iterable[Queue],
+        places: Places,
+        numbers: npt.NDArray[np.int64],
+    ) -> "PlacesPart":
+        """Make a part of places, each with the number of its queue."""
+        columns = [places[name] for name in PLACE_DTYPE.names or ()]
+        differences = [np.diff(column, prepend=0) for column in (*columns, numbers)]
+        data = b"".join(column.astype("<i8").tobytes() for column in differences)
+        return cls(store, tuple(queues), zlib.compress(data, 1))
+
+    def unpack(self) -> tuple[Places, npt.NDArray[np.int64]]:
+        """Return the places, and the number of each one's queue."""
+        names = PLACE_DTYPE.names or ()
+        table = np.frombuffer(zlib.decompress(self.packed), "<i8").reshape(len(names) + 1, -1)
+        places = np.empty(table.shape[1], PLACE_DTYPE)
+        for name, row in zip(names, table, strict=False):
+            places[name] = np.cumsum(row)
+        return places, np.cumsum(table[-1])
+
+
+class LogPart(Struct, frozen=True, tag=True):
+    """A part of the log from one record's first byte to another's."""
+
+    store: StoreRef
+    begin: int
+    end: int
+    seats: tuple[Seat, ...] | None = None
+    """Which records queues hold, where only those are wanted."""
+
+
+class Partition(InputPartition):
+    """A part, as Spark wants it."""
+
+    def __init__(self, part: Struct) -> None:
+        self.part = part
+
+
+def read_partition(
+    partition: InputPartition, schema: StructType, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """Read what a partition names, on an executor.
+
+    Raises:
+        StoreNotFoundError: this machine does not see the store.
+        StoreError: something is damaged or gone, and options say that this must not be.
+    """
+    if not isinstance(partition, Partition):
+        return  # Spark's own, in place of none
+    part = partition.part
+    assert isinstance(part, QueuePart | PlacesPart | LogPart), "messages are read of no other"
+    wanted = RecordFilter(options)
+    if isinstance(part, LogPart):
+        wanted = LogFilter(options, part.seats)
+    with ExecutorLog(part.store) as source:
+        reader = _PartReader(source, options, wanted)
+        maker = BatchMaker(
+            arrow_schema(schema),
+            is_raw_body=options.raw_body,
+            broker=part.store.broker,
+            rows_max=ROWS_MAX,
+            on_bad_body=reader.judge_body,
+        )
+        if isinstance(part, QueuePart):
+            found = reader.of_runs(part.runs)
+        elif isinstance(part, PlacesPart):
+            found = reader.of_places(part)
+        else:
+            found = reader.of_log(part)
+        for columns, queue_offsets in found:
+            if len(columns):
+                yield from maker.batches(columns, queue_offsets)
+
+
+Found: TypeAlias = tuple[RecordColumns, npt.NDArray[np.int64] | None]
+
+
+class _PartReader:
+    """Reads the records of a part, in the order of the log."""
+
+    def __init__(self, source: ExecutorLog, options: SourceOptions, wanted: RecordFilter) -> None:
+        self._log = source.log
+        self._damage = source.damage
+        self._files = UnitFiles(source.ref.path, source.readers)
+        self._checks = source.ref.checks
+        self._planned_min = source.ref.log_min_offset
+        self._options = options
+        self._wanted = wanted
+
+    def of_runs(self, runs: tuple[UnitRun, ...]) -> Iterator[Found]:
+        """Read the records of units, as many units at a time as memory allows."""
+        count = sum(map(len, runs))
+        cuts = weigh(self._files, runs).cuts(-(-count // _UNITS_MAX)) if count > _UNITS_MAX else []
+        for piece in split(self._files, runs, cuts) if cuts else [runs]:
+            places: list[Places] = []
+            numbers: list[npt.NDArray[np.int64]] = []
+            for number, run in enumerate(piece):
+                units = self._files.all(run)
+                for begin, end in self._files.lost(run) if len(units) < len(run) else ():
+                    path, position = self._files.path(run, begin)
+                    text = f"units of {run.key} from {begin} to {end} are gone"
+                    self._damage.report(path, position, text)
+                places.append(units)
+                numbers.append(np.full(len(units), number, np.int64))
+            yield from self._gather(
+                np.concatenate(places),
+                np.concatenate(numbers),
+                [(run.topic, run.queue_id) for run in piece],
+            )
+
+    def of_places(self, part: PlacesPart) -> Iterator[Found]:
+        """Read records at given places."""
+        yield from self._gather(*part.unpack(), list(part.queues))
+
+    def of_log(self, part: LogPart) -> Iterator[Found]:
+        """Walk along the log."""
+        gone = self._log.min_offset
+        if part.begin < gone and self._options.fail_on_data_loss:
+            raise StoreError(
+                f"the log from {part.begin} on expired between planning and reading: it now begins "
+                f"at {gone}; option failOnDataLoss = false leaves it out"
+            )
+        for step in walk_past(self._log, part.begin, part.end, self._checks):
+            if isinstance(step, Gap):
+                text = reason_text(step.reason)
+                self._damage.report(step.file.path, step.file_position, text)
+                self._judge()
+                continue
+            keep = self._wanted.records(step.columns)
+            columns = step.columns
+            if keep is not None:
+                columns = RecordColumns(columns.buffer, columns.rows[keep])
+            yield columns, None
+
+    def _gather(
+        self, places: Places, numbers: npt.NDArray[np.int64], queues: list[Queue]
+    ) -> Iterator[Found]:
+        self._judge()
+        keep = ~is_prefill(places)
+        codes = self._wanted.units(places, numbers, queues)
+        if codes is not None:
+            keep &= codes
+        order = np.flatnonzero(keep)
+        order = order[np.argsort(places["physical_offset"][order], kind="stable")]
+        sizes = np.clip(places["size"][order], 0, 1 << 40)
+        ends = np.cumsum(sizes)
+        begin = 0
+        while begin < len(order):
+            before = int(ends[begin - 1]) if begin else 0
+            fit = int(np.searchsorted(ends, before + WINDOW, side="right"))
+            end = min(max(fit, begin + 1), begin + ROWS_MAX, len(order))
+            chosen = order[begin:end]
+            yield self._records(places[chosen], numbers[chosen], queues)
+            begin = end
+
+    def _records(
+        self, places: Places, numbers: npt.NDArray[np.int64], queues: list[Queue]
+    ) -> Found:
+        columns, reasons = self._log.gather(
+            places["physical_offset"].copy(), places["size"].copy(), checks=self._checks
+        )
+        good = reasons == 0
+        if not good.all():
+            self._report(places, numbers, queues, reasons)
+        keep = self._wanted.records(columns, good, places["queue_offset"])
+        if keep is None:
+            if good.all():
+                return columns, places["queue_offset"]
+            keep = good
+        return RecordColumns(columns.buffer, columns.rows[keep]), places["queue_offset"][keep]
+
+    def _report(
+        self,
+        places: Places,
+        numbers: npt.NDArray[np.int64],
+        queues: list[Queue],
+        reasons: npt.NDArray[np.uint8],
+    ) -> None:
+        """Tell of units whose records are not good, as the options want it."""
+        for index in np.flatnonzero(reasons).tolist():
+            offset, reason = int(places["physical_offset"][index]), int(reasons[index])
+            topic, queue_id = queues[int(numbers[index])]
+            name = f"message {int(places['queue_offset'][index])} of {topic}/{queue_id}"
+            if 0 <= offset < self._log.min_offset:
+                if self._options.fail_on_data_loss and offset >= self._planned_min:
+                    raise StoreError(
+                        f"{name} expired between planning and reading: the log now begins at "
+                        f"{self._log.min_offset}; option failOnDataLoss = false leaves it out"
+                    )
+                continue
+            text = "no file holds the record" if reason == MISSING else reason_text(reason)
+            path, position = self._log.describe(offset)
+            self._damage.report(path, position, f"{text}; {name} is left out")
+        self._judge()
+
+    def judge_body(self, physical_offset: int) -> None:
+        """Tell of a body that cannot be inflated; where that is passed over, it is as stored."""
+        path, position = self._log.describe(physical_offset)
+        text = "the body is not compressed as the record says (option rawBody = true does not look)"
+        self._damage.report(path, position, text)
+        self._judge()
+
+    def _judge(self) -> None:
+        judge_damage(self._damage.findings, self._options)
+        self._damage.findings.clear()

@@ -1,0 +1,156 @@
+"""From what is wanted to partitions, on the driver."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, wanted_times
+from rocketlake.spark.reading.narrowing import times
+from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
+from rocketlake.spark.reading.seats import Seat
+from rocketlake.spark.reading.spans import QueueSpan
+from rocketlake.spark.reading.stores import StoreRef
+from rocketlake.spark.reading.units import UnitFiles, UnitRun, split, weigh
+from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.log import Readers
+from rocketlake.store.offline.queues import Places, QueueView
+
+_SMALL: Final = 8 << 20  # below this a second task costs more than it saves
+_PLACES_MAX: Final = 1 << 18
+
+
+def plan_spans(
+    store: OfflineStore, broker: str, spans: Sequence[QueueSpan], options: SourceOptions
+) -> list[Partition]:
+    """Return partitions that hold every unit of the spans once.
+
+    A unit belongs to a span if its first queue offset lies in it.
+    """
+    ref = StoreRef.of(broker, store)
+    runs = []
+    owed: list[tuple[QueueSpan, Places]] = []
+    for span in spans:
+        queue = store.queues.get(span.key)
+        if queue is None or span.from_offset >= span.to_offset:
+            continue
+        run = _run_of(queue, span)
+        if len(run):
+            runs.append(run)
+        places = queue.owed.places()
+        inside = (places["queue_offset"] >= span.from_offset) & (
+            places["queue_offset"] < span.to_offset
+        )
+        if inside.any():
+            owed.append((span, places[inside]))
+    readers = Readers(store.directory.ops)
+    try:
+        parts = _plan_runs(ref, UnitFiles(ref.path, readers), runs, options)
+    finally:
+        readers.close()
+    return [*parts, *_plan_owed(ref, owed, options)]
+
+
+def pieces_for(size: int, options: SourceOptions) -> int:
+    """Return into how many partitions so many bytes are cut."""
+    by_size = -(-size // options.max_partition_bytes)
+    by_cores = min(os.cpu_count() or 1, size // _SMALL)
+    return max(1, options.min_partitions, by_size, by_cores)
+
+
+def _run_of(queue: QueueView, span: QueueSpan) -> UnitRun:
+    """Return the units of a span that are in the queue's files."""
+    return UnitRun(
+        queue.key.topic,
+        queue.key.queue_id,
+        queue.kind.is_batch,
+        queue.file_size,
+        _index_from(queue, span.from_offset),
+        _index_from(queue, span.to_offset),
+    )
+
+
+def _index_from(queue: QueueView, queue_offset: int) -> int:
+    """Return the first unit of the files whose queue offset is this one or a later one."""
+    index = min(queue.index_of(queue_offset), queue.end_index)
+    if queue.kind.is_batch and index < queue.end_index:
+        unit = queue.units(index, 1)
+        if len(unit) and int(unit["queue_offset"][0]) < queue_offset:
+            index += 1
+    return index
+
+
+def _plan_runs(
+    ref: StoreRef, files: UnitFiles, runs: list[UnitRun], options: SourceOptions
+) -> list[Partition]:
+    if not runs:
+        return []
+    weights = weigh(files, runs)
+    pieces = min(pieces_for(weights.total, options), sum(map(len, runs)))
+    cuts = weights.cuts(pieces)
+    split_runs = split(files, runs, cuts) if cuts else [runs]
+    return [Partition(QueuePart(ref, tuple(piece))) for piece in split_runs]
+
+
+def _plan_owed(
+    ref: StoreRef, owed: list[tuple[QueueSpan, Places]], options: SourceOptions
+) -> list[Partition]:
+    """Return partitions of units that dispatch has not written yet: they carry them along."""
+    if not owed:
+        return []
+    places = np.concatenate([units for _, units in owed])
+    numbers = np.repeat(np.arange(len(owed)), [len(units) for _, units in owed])
+    queues = [(span.topic, span.queue_id) for span, _ in owed]
+    return plan_places(ref, queues, places, numbers, options=options)
+
+
+def plan_places(
+    ref: StoreRef,
+    queues: list[tuple[str, int]],
+    places: Places,
+    numbers: npt.NDArray[np.int64],
+    *,
+    options: SourceOptions,
+) -> list[Partition]:
+    """Return partitions of records at known places, in the order of the log."""
+    if not len(places):
+        return []
+    order = np.argsort(places["physical_offset"], kind="stable")
+    places, numbers = places[order], numbers[order]
+    size = int(np.maximum(places["size"], 0).sum())
+    pieces = max(pieces_for(size, options), -(-len(places) // _PLACES_MAX))
+    pieces = min(pieces, len(places))
+    parts = []
+    for chosen in np.array_split(np.arange(len(places)), pieces):
+        used, own = np.unique(numbers[chosen], return_inverse=True)
+        names = [queues[number] for number in used.tolist()]
+        parts.append(Partition(PlacesPart.pack(ref, names, places[chosen], own)))
+    return parts
+
+
+def plan_log(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
+    """Return partitions that hold the whole log, up to its end."""
+    limits = zip(wanted_times(options), times(options), strict=True)
+    first, last = ([time for time in both if time is not None] for both in limits)
+    begin = begin_at(store, max(first, default=None))
+    return plan_part(store, broker, (begin, end_at(store, min(last, default=None))), options)
+
+
+def plan_part(
+    store: OfflineStore,
+    broker: str,
+    part: tuple[int, int],
+    options: SourceOptions,
+    *,
+    seats: tuple[Seat, ...] | None = None,
+) -> list[Partition]:
+    """Return partitions that hold a part of the log, which begins with a record."""
+    ref = StoreRef.of(broker, store)
+    pieces = pieces_for(part[1] - part[0], options)
+    return [
+        Partition(LogPart(ref, begin, end, seats))
+        for begin, end in log_pieces(store, *part, pieces)
+    ]

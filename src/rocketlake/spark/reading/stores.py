@@ -1,0 +1,197 @@
+"""The stores that `path` names: opened on the driver, and where they lie for an executor."""
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from rocketlake.closing import Closing
+from rocketlake.errors import StoreError, StoreNotFoundError
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import names
+from rocketlake.metadata import topics
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import TopicConfig
+from rocketlake.spark.reading.options import OnDamage, SourceOptions, Table
+from rocketlake.store.offline import Damage, Finding, OfflineStore
+from rocketlake.store.offline.log import LogView, Readers
+from rocketlake.store.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+
+class StoreRef(Struct, frozen=True):
+    """Where a store lies, as a partition carries it."""
+
+    broker: str
+    path: str
+    log_dirs: tuple[str, ...]
+    checks: int
+    log_min_offset: int
+    """What lay before had expired when this was planned."""
+
+    @classmethod
+    def of(cls, broker: str, store: OfflineStore) -> "StoreRef":
+        """Return the place of an open store."""
+        return cls(
+            broker,
+            str(store.directory.root.absolute()),
+            tuple(str(path.absolute()) for path in store.directory.log_dirs),
+            int(store.checks),
+            store.log.min_offset,
+        )
+
+
+class StoreSet(Closing):
+    """The stores of a read, open on the driver, by broker name."""
+
+    def __init__(self, stores: Mapping[str, OfflineStore], options: SourceOptions) -> None:
+        self.stores = stores
+        self._options = options
+
+    @classmethod
+    def open(cls, options: SourceOptions) -> "StoreSet":
+        """Open every store that `path` names.
+
+        Raises:
+            StoreNotFoundError: one is not there.
+            StoreError: one has queues that cannot be read.
+            ConfigError: options contradict the files.
+        """
+        found: dict[str, OfflineStore] = {}
+        try:
+            for broker, path in options.paths:
+                found[broker] = open_store(path, options)
+        except BaseException:
+            for store in found.values():
+                store.close()
+            raise
+        return cls(found, options)
+
+    def refresh(self) -> bool:
+        """Take in what others have written since; tell whether that was anything."""
+        grown = [store.refresh() for store in self.stores.values()]
+        return any(grown)
+
+    def empty_queues(self) -> Iterator[QueueKey]:
+        """Yield the queues of topics that were made, whether a message was ever put or not."""
+        for store in self.stores.values():
+            for topic in _made_topics(store).values():
+                for queue_id in range(max(topic.read_queue_count, topic.write_queue_count)):
+                    yield QueueKey(topic.name, queue_id)
+
+    def check_damage(self) -> None:
+        """Do what `onDamage` says about what was found wrong so far.
+
+        Raises:
+            StoreError: something was, and the policy is to fail.
+        """
+        for store in self.stores.values():
+            judge_damage(
+                [f for f in store.damage.findings if _concerns(f, store, self._options)],
+                self._options,
+            )
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for store in self.stores.values():
+            store.close()
+
+
+def _made_topics(store: OfflineStore) -> dict[str, TopicConfig]:
+    try:
+        return topics.load(store.directory.path(names.CONFIG)).topics
+    except StoreError as error:
+        log.warning("topics that have no message are not known: %s", error)
+        return {}
+
+
+def open_store(path: str, options: SourceOptions) -> OfflineStore:
+    """Open one store for reading.
+
+    Raises:
+        StoreNotFoundError: it is not there.
+        StoreError: its queues cannot be read.
+        ConfigError: options contradict the files.
+    """
+    read = options.read_options
+    store = OfflineStore(
+        path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read
+    )
+    if store.traits.has_rocksdb_queues or "RocksDB consume queues" in store.traits.variants:
+        store.close()
+        raise StoreError(
+            f"{path} keeps its consume queues in RocksDB, which cannot be read here; the broker's "
+            "storeType must be default"
+        )
+    return store
+
+
+def _log_dirs(path: str, given: str | None, read: ReadOptions) -> tuple[Path, ...]:
+    text = given or read.store_path_commit_log or ""
+    both = f"{text},{read.read_only_commit_log_store_paths or ''}"
+    parts = [part.strip() for part in both.split(",") if part.strip()]
+    return tuple(Path(part.replace("{store}", path)) for part in parts)
+
+
+def judge_damage(findings: list[Finding], options: SourceOptions) -> None:
+    """Fail or go on, as `onDamage` says; what is passed over is logged.
+
+    Raises:
+        StoreError: the policy is to fail, and there is something.
+    """
+    if not findings:
+        return
+    if options.on_damage is OnDamage.FAIL:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        raise StoreError(
+            f"damage: {findings[0]}{more}; `rocketlake verify` shows all of it, option onDamage = "
+            "skip reads the rest"
+        )
+    for finding in findings[:20]:
+        log.warning("damage passed over: %s", finding)
+    if len(findings) > 20:
+        log.warning("damage passed over: %d more findings", len(findings) - 20)
+
+
+def _concerns(finding: Finding, store: OfflineStore, options: SourceOptions) -> bool:
+    """Tell whether a finding is about something that is read: the log, or a wanted queue."""
+    path = Path(finding.path)
+    for family in (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE):
+        place = store.directory.path(family)
+        if path.is_relative_to(place):
+            parts = path.relative_to(place).parts
+            is_read = options.has_topic or options.table is Table.QUEUE
+            return bool(parts) and is_read and options.wants_topic(parts[0])
+    return not path.is_relative_to(store.directory.path(names.INDEX))
+
+
+class ExecutorLog(Closing):
+    """The log of a store as an executor sees it: its files are listed, nothing else is opened."""
+
+    def __init__(self, ref: StoreRef) -> None:
+        """List the files.
+
+        Raises:
+            StoreNotFoundError: this machine does not see the directory.
+        """
+        self.ref = ref
+        self.damage = Damage()
+        ops = PosixFileOps()
+        self.readers = Readers(ops)
+        try:
+            directory = StoreDir(ops, Path(ref.path), tuple(Path(path) for path in ref.log_dirs))
+        except StoreNotFoundError as error:
+            raise StoreNotFoundError(
+                f"the executor on {socket.gethostname()} cannot see the store ({error}); its "
+                "directory must be shared with, or copied to, every executor under the same path"
+            ) from error
+        self.log = LogView(directory, self.readers, Damage())
+        self.log.refresh()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self.readers.close()

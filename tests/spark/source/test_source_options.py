@@ -1,0 +1,110 @@
+"""Options are read as documented, and what is wrong with one is said in its own words."""
+
+import pytest
+
+from rocketlake.errors import ConfigError
+from rocketlake.spark.reading.options import EARLIEST, LATEST, Moment, SourceOptions, Table
+
+
+def parse(**options: str) -> SourceOptions:
+    return SourceOptions.parse({"path": "/data/broker-a", **options})
+
+
+def test_a_path_alone_is_enough() -> None:
+    options = parse()
+    assert options.paths == (("broker-a", "/data/broker-a"),)
+    assert options.table is Table.MESSAGES
+    assert not options.has_topic
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/a/x,/b/y", (("x", "/a/x"), ("y", "/b/y"))),
+        ("/a/store,/b/store", (("store", "/a/store"), ("b/store", "/b/store"))),
+        ("one=/a/store, two=/b/store", (("one", "/a/store"), ("two", "/b/store"))),
+        ("file:///a/x", (("x", "/a/x"),)),
+    ],
+)
+def test_several_stores_have_names(path: str, wanted: object) -> None:
+    assert parse(path=path).paths == wanted
+
+
+def test_load_with_a_list_of_paths() -> None:
+    assert SourceOptions.parse({"paths": '["/a/x", "/b/y"]'}).paths == (
+        ("x", "/a/x"),
+        ("y", "/b/y"),
+    )
+
+
+def test_names_do_not_care_for_case() -> None:
+    assert parse(topicpattern="o.*", MINPARTITIONS="3").min_partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"startingOffsets": "latest"}, Moment(LATEST)),
+        ({"startingOffsets": '{"t": {"0": 5, "1": -1}}'}, ({"t": {0: 5, 1: -1}}, False)),
+        ({"startingTimestamp": "1767225600000"}, Moment(1767225600000, is_time=True)),
+        ({"startingTimestamp": "2026-01-01T00:00:00"}, Moment(1767225600000, is_time=True)),
+        ({"startingTimestamp": "2026-01-01T01:00:00+01:00"}, Moment(1767225600000, is_time=True)),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, ({"t": {0: 7}}, True)),
+    ],
+)
+def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
+    found = parse(topic="t", **given).starting
+    if isinstance(wanted, tuple):
+        assert (found.by_queue, found.is_time) == wanted
+        assert found.of("t", 9) == (EARLIEST, False)
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topik": "t"}, "no option 'topik'; did you mean 'topic'?"),
+        ({"nonsense": "t"}, "no option 'nonsense'; there are path"),
+        ({"startingOfsets": "latest"}, "did you mean 'startingOffsets'?"),
+        ({"table": "logs"}, "wanted one of messages, log, queue, index, progress, checkpoint"),
+        ({"topic": "a", "topics": "b"}, "one of the options topic and topics"),
+        ({"topic": " , "}, "names no topic"),
+        ({"topicPattern": "["}, "no regular expression"),
+        ({"topic": "t", "queueIds": "0,x"}, "wanted numbers like 0,1 or 0-3"),
+        ({"topic": "t", "startingOffsets": "soon"}, "earliest, latest or JSON like"),
+        ({"topic": "t", "startingOffsets": '{"t": [1]}'}, "earliest, latest or JSON like"),
+        ({"topic": "t", "startingOffsets": '{"t": {"0": -3}}'}, "-3 of queue t/0 is below -2"),
+        ({"topic": "t", "startingOffsets": '{"t": {"a": 3}}'}, "JSON like"),
+        ({"topic": "t", "startingTimestamp": "yesterday"}, "like 2026-01-31T23:59:59Z"),
+        (
+            {"topic": "t", "startingTimestamp": "1", "startingOffsets": "latest"},
+            "one of the options startingOffsets and startingTimestamp",
+        ),
+        ({"startingOffsets": '{"t": {"0": 1}}'}, "startingOffsets needs a topic"),
+        ({"queueIds": "1"}, "queueIds needs a topic"),
+        ({"minPartitions": "0"}, "minPartitions = '0'"),
+        ({"minPartitions": "many"}, "wanted a number"),
+        ({"maxPartitionBytes": "64q"}, "wanted bytes, like 67108864 or 64m"),
+        ({"onDamage": "ignore"}, "wanted one of fail, skip"),
+        ({"failOnDataLoss": "no"}, "wanted true or false"),
+        ({"topic": "t", "tags": "||"}, "option tags: "),
+        ({"topic": "t", "sql": "a >"}, "option sql: "),
+        ({"table": "index", "topic": "t"}, "topic does not go with table = index"),
+        ({"table": "queue", "sql": "a > 1"}, "sql does not go with table = queue"),
+        ({"options": '{"mappedFileSizeComitLog": 1}'}, "mappedFileSizeCommitLog"),
+        ({"path": "hdfs://host/store"}, "not from hdfs; mount it"),
+        ({"path": "x=/a,x=/b"}, "two stores are named 'x'"),
+        ({"path": ""}, 'option "path" is missing'),
+        ({"paths": "{"}, "option paths"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(**options)
+    assert said in str(caught.value)
+
+
+def test_sizes_have_units() -> None:
+    assert parse(maxPartitionBytes="64m").max_partition_bytes == 64 << 20
+    assert parse(maxPartitionBytes="1 KiB").max_partition_bytes == 1024
