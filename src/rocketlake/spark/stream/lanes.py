@@ -1,0 +1,233 @@
+"""What there is to read in the stores: bounds of queues or logs, sizes of messages, partitions."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from rocketlake.closing import Closing
+from rocketlake.errors import ConfigError
+from rocketlake.format import names
+from rocketlake.metadata import topics as topic_table
+from rocketlake.model.queues import QueueKey
+from rocketlake.spark.reading.options import (
+    EARLIEST,
+    GROUP,
+    LATEST,
+    Moment,
+    NoMatch,
+    SourceOptions,
+)
+from rocketlake.spark.reading.partitions import LogPart, Partition
+from rocketlake.spark.reading.planning import plan_spans
+from rocketlake.spark.reading.spans import (
+    QueueSpan,
+    check_topics,
+    starting_offset,
+    wanted_queues,
+)
+from rocketlake.spark.reading.stores import StoreRef, StoreSet
+from rocketlake.spark.stream.limits import Stretch
+from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.progress import StorePlace
+from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.log import Stop
+
+
+class Lanes(Closing):
+    """The wanted queues of some stores, or their logs; open as long as the query runs.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._set = StoreSet.open(options)
+        self._look()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self._set.close()
+
+    def refresh(self) -> None:
+        """Take in what others have written since; only new records are looked at."""
+        self._set.refresh()
+        self._look()
+
+    def reopen(self) -> None:
+        """Look at the stores as if for the first time."""
+        self._set.close()
+        self._set = StoreSet.open(self._options)
+        self._look()
+
+    def _look(self) -> None:
+        for store in self._set.stores.values():
+            _ = store.queues
+        self._set.check_damage()
+        for store in self._set.stores.values():
+            store.damage.findings.clear()  # told once
+
+    @property
+    def places(self) -> dict[str, StorePlace]:
+        """Where the stores lie, by broker."""
+        return {
+            broker: StorePlace(store.directory.root, store.traits.is_4x)
+            for broker, store in self._set.stores.items()
+        }
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    def bounds(self) -> dict[Lane, Stretch]:
+        """Return the first offset of each lane, and the one behind its last message."""
+        found: dict[Lane, Stretch] = {}
+        for broker, store in self._set.stores.items():
+            if not self._options.has_topic:
+                low = store.min_offset
+                found[Lane(broker)] = Stretch(low, max(store.max_offset, low))
+                continue
+            for key in wanted_queues(store, self._options):
+                queue = store.queues[key]
+                low = max(queue.min_offset, 0)
+                lane = Lane(broker, key.topic, key.queue_id)
+                found[lane] = Stretch(low, max(queue.max_offset, low))
+        return found
+
+    def starts(self) -> dict[Lane, int]:
+        """Return where a new query begins; queues of a topic without a message begin at 0.
+
+        Raises:
+            ConfigError: what is named is not there, or no message is as young as wanted.
+            StoreError: offsets are asked for that are not there.
+        """
+        if not self._options.has_topic:
+            return {Lane(broker): self._log_start(s) for broker, s in self._set.stores.items()}
+        options = self._options
+        if options.starting.default == GROUP:  # which is asked later
+            options = replace(options, starting=Moment(EARLIEST))
+        found: dict[Lane, int] = {}
+        empty: set[QueueKey] = set()
+        for broker, store in self._set.stores.items():
+            keys = _empty_queues(store)
+            empty.update(keys)
+            wanted = [key for key in keys if is_wanted(key, options)]
+            found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
+        check_topics(self._set.stores, options, empty)
+        for broker, store in self._set.stores.items():
+            for key in wanted_queues(store, options):
+                lane = Lane(broker, key.topic, key.queue_id)
+                found[lane] = starting_offset(store, key, options)
+        return found
+
+    def _log_start(self, store: OfflineStore) -> int:
+        starting = self._options.starting
+        if starting.by_queue:
+            raise ConfigError(
+                "startingOffsets for queues need a topic; a stream of the whole log begins at"
+                " earliest, latest or startingTimestamp"
+            )
+        if not starting.is_time:
+            return {EARLIEST: store.min_offset, LATEST: store.max_offset}[starting.default]
+        found = _log_offset_at(store, starting.default)
+        if found is None and self._options.no_match is NoMatch.ERROR:
+            raise ConfigError(
+                f"no record of {store.directory.root} was stored at {starting.default} or later;"
+                " option startingOffsetsByTimestampStrategy = latest begins at its end instead"
+            )
+        return store.max_offset if found is None else found
+
+    # --- sizes ---------------------------------------------------------------------------------
+
+    def sizes_of(self, lane: Lane, offset: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the bytes of up to so many messages of a queue from an offset on.
+
+        Messages that share a record have its size with the first of them.
+        """
+        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        units = queue.units(queue.index_of(offset), count)
+        sizes: npt.NDArray[np.int64] = np.clip(units["size"], 0, None)
+        if not queue.kind.is_batch:
+            return sizes
+        repeats = np.maximum(units["batch_size"], 1)
+        found = np.zeros(int(repeats.sum()), np.int64)
+        found[np.cumsum(repeats) - repeats] = sizes
+        skipped = max(offset - int(units["queue_offset"][0]), 0) if len(units) else 0
+        return found[skipped : skipped + count]
+
+    def cut_log(
+        self, lane: Lane, stretch: Stretch, *, rows: int | None = None, size: int | None = None
+    ) -> tuple[int, int]:
+        """Return where a stretch of a log ends that has at most so many records or bytes.
+
+        At least one record is in it, if there is one. The second number is how many there are.
+        """
+        store, count, end = self._set.stores[lane.broker], 0, stretch.begin
+        for step in store.log.walk(stretch.begin, stretch.end, checks=store.checks):
+            if isinstance(step, Stop):
+                continue
+            ends = step.columns["physical_offset"] + step.columns["size"]
+            fitting = len(ends)
+            if rows is not None:
+                fitting = min(fitting, rows - count)
+            if size is not None:
+                fitting = min(fitting, int(np.searchsorted(ends, stretch.begin + size, "right")))
+            fitting = max(fitting, 0 if count else 1)
+            count += fitting
+            end = int(ends[fitting - 1]) if fitting else end
+            if fitting < len(ends) or count == rows:
+                return end, count
+        return stretch.end, count
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[Partition]:
+        """Cut stretches into what tasks read."""
+        parts: list[Partition] = []
+        for broker, store in self._set.stores.items():
+            mine = {lane: s for lane, s in stretches.items() if lane.broker == broker and s.count}
+            spans = [
+                QueueSpan(lane.topic, lane.queue_id, s.begin, s.end)
+                for lane, s in sorted(mine.items())
+                if not lane.is_log
+            ]
+            if spans:
+                parts += plan_spans(store, broker, spans, self._options)
+            for lane, stretch in mine.items():
+                if lane.is_log:
+                    parts += _plan_log(StoreRef.of(broker, store), store, stretch)
+        return parts
+
+
+def is_wanted(key: QueueKey, options: SourceOptions) -> bool:
+    """Tell whether topics, pattern and queue numbers leave a queue."""
+    is_numbered = options.queue_ids is None or key.queue_id in options.queue_ids
+    return is_numbered and options.wants_topic(key.topic)
+
+
+def _empty_queues(store: OfflineStore) -> list[QueueKey]:
+    """Return the queues that the table of topics has, and that no message has entered."""
+    table = topic_table.load(store.directory.path(names.CONFIG)).topics
+    keys = (QueueKey(c.name, q) for c in table.values() for q in range(c.read_queue_count))
+    return [key for key in keys if key not in store.queues]
+
+
+def _plan_log(ref: StoreRef, store: OfflineStore, stretch: Stretch) -> Iterator[Partition]:
+    for file in store.log.files:
+        begin = max(file.base_offset, stretch.begin)
+        end = min(file.base_offset + file.size, stretch.end)
+        if begin < end:
+            yield Partition(LogPart(ref, begin, end))
+
+
+def _log_offset_at(store: OfflineStore, timestamp: int) -> int | None:
+    """Return the first record that was stored at a time or later; None if none was."""
+    begin = store.min_offset
+    for file in store.log.files:
+        first = store.log.first_timestamp(file)
+        if first is not None and first < timestamp:
+            begin = file.base_offset
+    for chunk in store.walk(begin):
+        late = np.flatnonzero(chunk.columns["store_timestamp"] >= timestamp)
+        if len(late):
+            return int(chunk.columns["physical_offset"][late[0]])
+    return None

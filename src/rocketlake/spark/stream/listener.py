@@ -1,0 +1,183 @@
+"""LagListener: how far behind a streaming query is, from the progress that Spark reports.
+
+    lag = LagListener(lambda found: print(found))
+    spark.streams.addListener(lag)
+    ...
+    lag.newest()["<query id>"].lag
+
+Spark calls listeners of a Python program in its own threads, a moment after the batch.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from rocketlake.errors import StoreError
+from rocketlake.spark.stream.offsets import Lane, StreamOffset
+
+log = logging.getLogger(__name__)
+
+_KNOWN: Final = ("queues", "log")
+
+
+class LaneLag(Struct, frozen=True):
+    """How far behind a query is in one queue, or in one log."""
+
+    lane: Lane
+    offset: int
+    """What it reads next."""
+    latest: int
+    """Behind the last message there was when the batch was planned."""
+
+    @property
+    def lag(self) -> int:
+        """How many messages it has not read; of a log, bytes."""
+        return max(self.latest - self.offset, 0)
+
+
+class QueryLag(Struct, frozen=True, kw_only=True):
+    """How far behind a query was after a batch."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    timestamp: str
+    lanes: tuple[LaneLag, ...]
+    ends: tuple[StreamOffset, ...] = ()
+    """The offsets that the batch ended with, for each source of ours."""
+
+    @property
+    def lag(self) -> int:
+        """How many messages it has not read in all; bytes, if it reads logs."""
+        return sum(lane.lag for lane in self.lanes)
+
+    @property
+    def by_topic(self) -> dict[str, int]:
+        """The lag of each topic."""
+        found: dict[str, int] = {}
+        for lane in self.lanes:
+            found[lane.lane.topic] = found.get(lane.lane.topic, 0) + lane.lag
+        return found
+
+    def __str__(self) -> str:
+        name = self.name or self.query_id
+        worst = max(self.lanes, key=lambda lane: lane.lag, default=None)
+        most = f", most in {worst.lane}: {worst.lag}" if worst is not None and worst.lag else ""
+        return f"query {name} batch {self.batch_id}: lag {self.lag}{most}"
+
+
+class LagListener(StreamingQueryListener):
+    """Keeps the newest lag of every query that reads with this format, and hands it on.
+
+    Thread-safety: Spark's threads write, any thread may ask.
+    """
+
+    def __init__(
+        self, on_lag: Callable[[QueryLag], object] | None = None, *, log_level: int = logging.DEBUG
+    ) -> None:
+        """Call `on_lag` after each batch; the same goes to the log of this module."""
+        self._on_lag = on_lag
+        self._log_level = log_level
+        self._lock = threading.Lock()
+        self._newest: dict[str, QueryLag] = {}
+
+    def newest(self) -> dict[str, QueryLag]:
+        """Return the newest lag of each query by its id; those that ended keep their last."""
+        with self._lock:
+            return dict(self._newest)
+
+    def total(self) -> int:
+        """Return the lag of all queries together."""
+        return sum(found.lag for found in self.newest().values())
+
+    # --- Spark calls these ---------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's
+        """Do nothing: there is no lag before the first batch."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's
+        """Take in what a batch did."""
+        try:
+            found = read_lag(event.progress)
+        except StoreError as error:
+            log.warning("lag of query %s is unknown: %s", event.progress.id, error)
+            return
+        if found is None:
+            return
+        with self._lock:
+            self._newest[found.query_id] = found
+        log.log(self._log_level, "%s", found)
+        if self._on_lag is not None:
+            try:
+                self._on_lag(found)
+            except Exception:  # the user's function must not end Spark's thread
+                log.exception("on_lag failed for %s", found)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's
+        """Do nothing: the lag is what it was."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's
+        """Do nothing: the last lag stays readable."""
+
+
+def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
+    """Return the lag that a StreamingQueryProgress shows; None if no source of it is ours.
+
+    `query.lastProgress` is one too.
+
+    Raises:
+        StoreError: its offsets are of another version.
+    """
+    lanes: list[LaneLag] = []
+    ends: list[StreamOffset] = []
+    for source in progress.sources:
+        end, latest = _parse(source.endOffset), _parse(source.latestOffset)
+        if end is None:
+            continue
+        ends.append(end)
+        lanes += _lags(end, latest or end)
+    if not ends:
+        return None
+    return QueryLag(
+        query_id=str(progress.id),
+        run_id=str(progress.runId),
+        name=progress.name,
+        batch_id=progress.batchId,
+        timestamp=progress.timestamp,
+        lanes=tuple(lanes),
+        ends=tuple(ends),
+    )
+
+
+def _lags(end: StreamOffset, latest: StreamOffset) -> list[LaneLag]:
+    found = []
+    for lane in sorted({*end.ends, *latest.ends}):
+        # What expired is no lag: the reported offsets say where each queue begins.
+        first = latest.begins.get(lane, 0)
+        at = max(end.ends.get(lane, first), first)
+        found.append(LaneLag(lane, at, latest.ends.get(lane, at)))
+    return found
+
+
+def _parse(text: str | None) -> StreamOffset | None:
+    """Return an offset as Spark reports it; None if it is none of ours."""
+    try:
+        members = json.loads(text or "null")
+    except ValueError:
+        return None
+    if not isinstance(members, dict) or not any(name in members for name in _KNOWN):
+        return None
+    return StreamOffset.decode(members)

@@ -1,0 +1,160 @@
+"""How far a group has come, kept where other tools see it.
+
+1. In the store's own table, `config/consumerOffset.json`, while nobody has the store open: a
+   program that has would not see the change and would write over it. The store's lock is held
+   for the moment of the write.
+2. In a directory of our own (`progressPath`), in the same format, if one is named: always.
+
+Other groups, and other queues, keep what they have. What cannot be written is logged and tried
+again at the next batch: the query itself goes by its checkpoint and needs neither.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.errors import StoreError, StoreLockedError
+from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.store_lock import StoreLock
+from rocketlake.format import names
+from rocketlake.metadata import offsets as offset_table
+from rocketlake.metadata.book import Place
+from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.spark.stream.offsets import Lane
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 5.0
+_KINDS: Final = {True: LightOffsetBook, False: OffsetBook}
+
+
+class StorePlace(Struct, frozen=True):
+    """A store whose table is written."""
+
+    root: Path
+    is_4x: bool = False
+
+
+class ProgressKeeper:
+    """Keeps the progress of one group in some stores.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        stores: Mapping[str, StorePlace],
+        own_dir: Path | None = None,
+        *,
+        ops: FileOps | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Name the stores by broker; `own_dir` is `progressPath`."""
+        self._group = group
+        self._stores = dict(stores)
+        self._own_dir = own_dir
+        self._ops = ops or PosixFileOps()
+        self._clock = clock or SystemClock()
+        self._in_store: dict[str, dict[Lane, int]] = {}
+        self._in_own: dict[str, dict[Lane, int]] = {}
+        self._told: set[str] = set()
+        self._waiting: dict[str, tuple[float, dict[Lane, int]]] = {}
+
+    def find(self, lane: Lane) -> int | None:
+        """Return the group's next offset of a queue; None if it never committed one.
+
+        Our own file counts before the store's table.
+
+        Raises:
+            StoreError: a table cannot be read.
+        """
+        places = [self._own_place(lane.broker), self._store_place(lane.broker)]
+        for place in filter(None, places):
+            found = self._load(place).get(lane.topic, self._group, lane.queue_id)
+            if found is not None:
+                return found
+        return None
+
+    def write(self, ends: Mapping[Lane, int]) -> None:
+        """Keep the next offset of each queue."""
+        for broker in self._stores:
+            mine = {lane: at for lane, at in ends.items() if lane.broker == broker}
+            if mine and self._in_own.get(broker) != mine and self._write_own(broker, mine):
+                self._in_own[broker] = mine
+            if mine and self._in_store.get(broker) != mine and self._is_due(broker, mine):
+                if self._write_store(broker, mine):
+                    self._in_store[broker] = mine
+                else:
+                    self._waiting[broker] = (self._clock.monotonic_s() + _RETRY_S, mine)
+
+    def _is_due(self, broker: str, ends: dict[Lane, int]) -> bool:
+        """Tell whether to try now what was refused before: Spark asks a hundred times a second."""
+        until, refused = self._waiting.get(broker, (0.0, {}))
+        return refused != ends or self._clock.monotonic_s() >= until
+
+    def _write_own(self, broker: str, ends: Mapping[Lane, int]) -> bool:
+        place = self._own_place(broker)
+        if place is None:
+            return False
+        try:
+            self._commit(place, ends)
+        except StoreError as error:
+            self._tell(broker, f"progressPath cannot be written: {error}")
+            return False
+        return True
+
+    def _write_store(self, broker: str, ends: Mapping[Lane, int]) -> bool:
+        place = self._store_place(broker)
+        assert place is not None
+        lock = StoreLock(self._ops, self._stores[broker].root)
+        try:
+            lock.acquire()
+        except StoreLockedError as error:
+            way_out = "" if self._own_dir else "; set progressPath to have it in a file of your own"
+            self._tell(broker, f"{error}, so that its table is left alone{way_out}")
+            return False
+        except StoreError as error:
+            self._tell(broker, str(error))
+            return False
+        try:
+            self._commit(place, ends)
+        except StoreError as error:
+            self._tell(broker, str(error))
+            return False
+        finally:
+            lock.release()
+        return True
+
+    def _commit(self, place: Place, ends: Mapping[Lane, int]) -> None:
+        # Why: loaded each time, for others may have written since.
+        book = self._load(place)
+        for lane, offset in ends.items():
+            book.commit(lane.topic, self._group, lane.queue_id, offset)
+        book.persist()
+
+    def _load(self, place: Place) -> OffsetBook:
+        has_light = self._ops.stat(place.config_dir / offset_table.LIGHT_FILE_NAME) is not None
+        return _KINDS[has_light].load(place)
+
+    def _store_place(self, broker: str) -> Place | None:
+        store = self._stores.get(broker)
+        if store is None:
+            return None
+        return Place(self._ops, self._clock, store.root / names.CONFIG, is_4x=store.is_4x)
+
+    def _own_place(self, broker: str) -> Place | None:
+        if self._own_dir is None:
+            return None
+        return Place(self._ops, self._clock, self._own_dir / broker)
+
+    def _tell(self, broker: str, text: str) -> None:
+        """Log what keeps us from writing, once as long as it is the same."""
+        line = f"{broker}: {text}"
+        if line not in self._told:
+            self._told.add(line)
+            log.warning("progress of group %s is not written: %s", self._group, line)

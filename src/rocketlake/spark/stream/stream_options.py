@@ -1,0 +1,115 @@
+"""The options that only a stream has."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.errors import ConfigError
+from rocketlake.spark.reading.options import GROUP, LATEST, Moment, SourceOptions, Table
+
+MAX_DELAY_MS: Final = 15 * 60_000
+"""How long a batch waits for `minOffsetsPerTrigger` rows at most; as Spark's Kafka source."""
+
+_TIME: Final = re.compile(r"([0-9]{1,12})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
+_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.IGNORECASE)
+_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class StreamOptions(Struct, frozen=True, kw_only=True):
+    """How much a batch takes, and where a group's progress goes."""
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    min_rows: int | None = None
+    max_delay_ms: int = MAX_DELAY_MS
+    group: str | None = None
+    progress_path: Path | None = None
+
+    @classmethod
+    def parse(cls, options: SourceOptions) -> "StreamOptions":
+        """Read them, and refuse what a stream cannot do.
+
+        Raises:
+            ConfigError: one is malformed, or contradicts another.
+        """
+        _check_stream(options)
+        given = options.stream
+        group = given.get("group", "").strip() or None
+        path = given.get("progressPath", "").strip()
+        found = cls(
+            max_rows=_rows(given, "maxOffsetsPerTrigger"),
+            max_bytes=_size(given, "maxBytesPerTrigger"),
+            min_rows=_rows(given, "minOffsetsPerTrigger"),
+            max_delay_ms=_time(given, "maxTriggerDelay"),
+            group=group,
+            progress_path=_local(path) if path else None,
+        )
+        if found.min_rows and found.max_rows and found.min_rows > found.max_rows:
+            raise ConfigError(
+                f"option minOffsetsPerTrigger = {found.min_rows} is above maxOffsetsPerTrigger ="
+                f" {found.max_rows}"
+            )
+        if group and not options.has_topic:
+            raise ConfigError(
+                "option group needs a topic: a log as a whole has no consumer's progress"
+            )
+        if path and not group:
+            raise ConfigError("option progressPath keeps a group's progress: name the option group")
+        if options.starting.default == GROUP and not group:
+            raise ConfigError("option startingOffsets = group needs the option group")
+        return found
+
+
+def _check_stream(options: SourceOptions) -> None:
+    if options.ending != Moment(LATEST):
+        raise ConfigError(
+            "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch"
+        )
+    if options.table is not Table.MESSAGES:
+        raise ConfigError(f"table {options.table} is no stream; read it as a batch")
+    if options.archive is not None:
+        raise ConfigError("option archive is for batches; a stream reads the store")
+    if options.key is not None:
+        raise ConfigError("option key is for batches; filter a stream by its column keys")
+
+
+def _rows(given: dict[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
+        raise ConfigError(f"option {name} = {text!r}: wanted a number of messages from 1 on")
+    return int(text)
+
+
+def _size(given: dict[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) * _SIZE_UNITS[found[2].lower()] if found else 0
+    if size < 1:
+        raise ConfigError(f"option {name} = {text!r}: wanted bytes, like 67108864 or 64m")
+    return size
+
+
+def _time(given: dict[str, str], name: str) -> int:
+    text = given.get(name)
+    if text is None:
+        return MAX_DELAY_MS
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"option {name} = {text!r}: wanted a time, like 15m, 30s or 500ms")
+    unit = (found[2] or "ms").lower()
+    return int(found[1]) // 1000 if unit == "us" else int(found[1]) * _TIME_MS[unit]
+
+
+def _local(text: str) -> Path:
+    """Return a directory of this machine; Spark's spelling with `file:` too."""
+    path = "/" + text.removeprefix("file:").lstrip("/") if text.startswith("file:") else text
+    if re.match(r"[a-z0-9]+://", path):
+        raise ConfigError(f"option progressPath = {text!r}: wanted a directory, not a URL")
+    return Path(path)

@@ -1,0 +1,109 @@
+"""The reader of a stream, as Spark calls it.
+
+Spark makes one on the driver, which lives as long as the query and is asked for offsets; others
+are made for planning and pickled to executors, which only read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.partitions import read_partition
+from rocketlake.spark.schema import subset
+from rocketlake.spark.stream.offsets import StreamOffset
+from rocketlake.spark.stream.stream_driver import Limits, StreamDriver
+from rocketlake.spark.stream.stream_options import StreamOptions
+
+
+def make_stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of a stream.
+
+    Raises:
+        ConfigError: options or schema are wrong.
+    """
+    parsed = SourceOptions.parse(options)
+    return StreamReader(parsed, StreamOptions.parse(parsed), subset(schema, parsed.schema))
+
+
+# ruff: noqa: N802 - the names are Spark's
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads messages as they come: of topics through their queues, or the whole log."""
+
+    def __init__(self, options: SourceOptions, stream: StreamOptions, schema: StructType) -> None:
+        self._options = options
+        self._stream = stream
+        self._schema = schema
+        self._opened: StreamDriver | None = None
+
+    @property
+    def _driver(self) -> StreamDriver:
+        # Why: opened late, for executors have no use for it and it cannot be pickled.
+        if self._opened is None:
+            self._opened = StreamDriver(self._options, self._stream)
+        return self._opened
+
+    # --- offsets -------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query begins."""
+        return self._driver.initial().encode()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        found = self._driver.latest(StreamOffset.decode(start), self._limits(limit))
+        return found.encode()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return what the options limit. Spark hands it back; `latestOffset` keeps to all."""
+        stream = self._stream
+        if stream.max_rows is not None:
+            return ReadMaxRows(stream.max_rows)
+        if stream.max_bytes is not None:
+            return ReadMaxBytes(stream.max_bytes)
+        return ReadAllAvailable() if stream.min_rows is None else ReadMinRows(stream.min_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what there is now, and then stop."""
+        self._driver.hold_target()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return what there was at the last look; Spark shows it in the query's progress."""
+        return self._driver.reported().encode()
+
+    def _limits(self, limit: ReadLimit) -> Limits | None:
+        """Return the limits of a batch; None if Spark wants everything."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        return Limits(self._stream.max_rows, self._stream.max_bytes)
+
+    # --- batches -------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Cut a batch into parts."""
+        return [*self._driver.plan(StreamOffset.decode(start), StreamOffset.decode(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one part, on an executor."""
+        return read_partition(partition, self._schema, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that everything up to an offset is done."""
+        self._driver.note_commit(StreamOffset.decode(end))
+
+    def stop(self) -> None:
+        """Give all descriptors back; Spark may forget to ask for it."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
