@@ -1,0 +1,92 @@
+"""Which columns a row may have, and of which types."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from rocketlake.errors import ConfigError
+
+_WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+
+
+class _Column(Struct, frozen=True):
+    """What a column may be."""
+
+    words: str
+    is_of_type: Callable[[DataType], bool]
+
+
+def _is(*kinds: type[DataType]) -> Callable[[DataType], bool]:
+    return lambda kind: isinstance(kind, kinds)
+
+
+def _is_keys(kind: DataType) -> bool:
+    is_list = isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
+    return is_list or isinstance(kind, StringType)
+
+
+def _is_map(kind: DataType) -> bool:
+    return isinstance(kind, MapType) and all(
+        isinstance(part, StringType) for part in (kind.keyType, kind.valueType)
+    )
+
+
+_COLUMNS: Final = {
+    "body": _Column("binary or string", _is(BinaryType, StringType)),
+    "topic": _Column("string", _is(StringType)),
+    "keys": _Column("array<string>, or a string with blanks between keys", _is_keys),
+    "tags": _Column("string", _is(StringType)),
+    "properties": _Column("map<string,string>", _is_map),
+    "queue_id": _Column("int", _is(*_WHOLE)),
+    "delay_level": _Column("int", _is(*_WHOLE)),
+    "deliver_at": _Column("timestamp", _is(TimestampType)),
+    "flag": _Column("int", _is(*_WHOLE)),
+    "unique_key": _Column("string", _is(StringType)),
+    "ordering_key": _Column("string", _is(StringType)),
+}
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Refuse a DataFrame whose columns are not those of messages.
+
+    Raises:
+        ConfigError: names the column, what is wrong and the way out.
+    """
+    seen = set()
+    for field in schema.fields:
+        name = field.name
+        column = _COLUMNS.get(name)
+        if column is None:
+            raise ConfigError(
+                f"column {name!r} is none that a message has ({', '.join(_COLUMNS)}); select"
+                " those, or put the value into the map `properties` or into `body`"
+            )
+        if name in seen:
+            raise ConfigError(f"column {name!r} is there twice; select one of them")
+        if not column.is_of_type(field.dataType):
+            raise ConfigError(
+                f"column {name!r} is {field.dataType.simpleString()}; wanted {column.words}:"
+                " cast it"
+            )
+        seen.add(name)
+    if "body" not in seen:
+        there = ", ".join(schema.fieldNames()) or "none"
+        raise ConfigError(f"there is no column 'body' (there are: {there}); a message needs one")
+    if "topic" not in seen and topic is None:
+        raise ConfigError(
+            "nothing names the topic: add a column 'topic', or .option(\"topic\", ...)"
+        )

@@ -1,0 +1,15 @@
+"""finish: what killed commits left, brought to an end without a query."""
+
+from rocketlake.spark.sink.committing import Committer
+from rocketlake.spark.sink.options import SinkOptions
+
+
+def finish(path: str, **options: str) -> int:
+    """Append the rows that killed commits had begun to append; return how many commits there were.
+
+    Options are those of a write: `lockTimeout`, `options`, `commitLogPath`.
+
+    Raises:
+        StoreError: the store is in use, or staged rows are gone.
+    """
+    return Committer(SinkOptions.parse({"path": path, **options})).finish_pending()

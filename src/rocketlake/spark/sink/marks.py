@@ -1,0 +1,170 @@
+"""Marks: what a store has of each write, and what a commit was about to do when it was killed.
+
+One small JSON file per query or `writeId`, below the store, replaced as a whole:
+
+1. `done` is the last batch that is in the store for good; Spark repeats no batch before it.
+2. `intent` is what a commit appends, or appended when it was killed. Whoever commits next, to any
+   write of this store, finishes it first, from its own staged files.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rocketlake import failpoint
+from rocketlake.embedded.bulk import LanePlan
+from rocketlake.errors import StoreError
+from rocketlake.files.json_file import write_whole
+from rocketlake.files.ops import FileOps
+from rocketlake.spark.sink.options import ROOM
+from rocketlake.spark.sink.plan import WriteKey
+from rocketlake.spark.sink.staging import StagedFile
+
+log = logging.getLogger(__name__)
+
+NONE_DONE: Final = -1
+_SUFFIX: Final = ".json"
+
+
+class Point(Struct, frozen=True):
+    """Where an append began, or went on: offset of the log, row, and whose turn it was."""
+
+    offset: int
+    row: int
+    turns: list[int]
+    """By lane."""
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """What a commit is going to append, and where it began."""
+
+    batch: int
+    files: list[StagedFile]
+    lanes: list[LanePlan]
+    points: list[Point]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(file.rows for file in self.files)
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """What a store has of one write."""
+
+    kind: Literal["stream", "batch", "job"]
+    name: str
+    done: int = NONE_DONE
+    intent: Intent | None = None
+
+    @classmethod
+    def of(cls, key: WriteKey) -> "Mark":
+        """Return the mark of a write that the store has nothing of."""
+        return cls(kind=key.kind, name=key.name)
+
+    def key(self, batch: int) -> WriteKey:
+        """Return what a batch of this write is called."""
+        return WriteKey(self.kind, self.name, batch)
+
+
+class MarkBook:
+    """The marks of one store. Changes belong to who has the store open."""
+
+    def __init__(self, ops: FileOps, root: Path) -> None:
+        self._ops = ops
+        self._root = root
+        self.folder = root / ROOM / "marks"
+
+    def load(self, key: WriteKey) -> Mark:
+        """Return the mark of a write.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return self._read(self._path(key)) or Mark.of(key)
+
+    def pending(self) -> list[Mark]:
+        """Return the marks with an intent."""
+        found = (self._read(path) for path in self._paths())
+        return [mark for mark in found if mark is not None and mark.intent is not None]
+
+    def path(self, mark: Mark) -> Path:
+        """Return where a mark lies."""
+        return self._path(mark.key(0))
+
+    def intend(self, mark: Mark, intent: Intent) -> Mark:
+        """Say what is going to be appended, or that it goes on from another point."""
+        mark = replace(mark, intent=intent)
+        failpoint.hit("intent.before")
+        self._save(mark)
+        failpoint.hit("intent.after")
+        return mark
+
+    def finish(self, mark: Mark) -> Mark:
+        """Say that what was intended is in the store for good."""
+        assert mark.intent is not None, "something was intended"
+        mark = replace(mark, done=max(mark.done, mark.intent.batch), intent=None)
+        failpoint.hit("done.before")
+        if mark.kind == "job":
+            self._ops.unlink(self.path(mark))  # nobody can repeat it
+            self._ops.sync_dir(self.folder)
+        else:
+            self._save(mark)
+        failpoint.hit("done.after")
+        return mark
+
+    def _save(self, mark: Mark) -> None:
+        path = self.path(mark)
+        fresh = path.with_suffix(".tmp")
+        self._ops.mkdirs(self.folder)
+        write_whole(self._ops, fresh, msgspec.json.encode(_shortened(mark, self._root)))
+        self._ops.rename(fresh, path)
+        self._ops.sync_dir(self.folder)
+
+    def _read(self, path: Path) -> Mark | None:
+        entry = self._ops.stat(path)
+        if entry is None:
+            return None
+        reader = self._ops.open_reader(path)
+        try:
+            data = reader.read(0, entry.size)
+        finally:
+            reader.close()
+        try:
+            mark = msgspec.json.decode(data, type=Mark)
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"{path} cannot be read ({error}): it says which rows the store has. Remove it if"
+                " the write may be repeated in part"
+            ) from error
+        return _completed(mark, self._root)
+
+    def _paths(self) -> list[Path]:
+        return [e.path for e in self._ops.entries(self.folder) if e.path.suffix == _SUFFIX]
+
+    def _path(self, key: WriteKey) -> Path:
+        return self.folder / f"{key.slug}{_SUFFIX}"
+
+
+def _shortened(mark: Mark, root: Path) -> Mark:
+    """Name files below the store from there on: it may be moved."""
+    if mark.intent is None:
+        return mark
+    files = [
+        replace(file, path=str(Path(file.path).relative_to(root)))
+        if Path(file.path).is_relative_to(root)
+        else file
+        for file in mark.intent.files
+    ]
+    return replace(mark, intent=replace(mark.intent, files=files))
+
+
+def _completed(mark: Mark, root: Path) -> Mark:
+    if mark.intent is None:
+        return mark
+    files = [replace(file, path=str(root / file.path)) for file in mark.intent.files]
+    return replace(mark, intent=replace(mark.intent, files=files))

@@ -1,0 +1,175 @@
+"""What Spark calls to write: `write` on executors, `commit` or `abort` once, in another process."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.errors import ConfigError
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.spark.sink.columns import check_columns
+from rocketlake.spark.sink.committing import Committer
+from rocketlake.spark.sink.options import SinkOptions
+from rocketlake.spark.sink.plan import WriteKey, WritePlan
+from rocketlake.spark.sink.rows import RowEncoder
+from rocketlake.spark.sink.staging import Footer, StagedFile, StageWriter
+
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class StagedRows(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    key: WriteKey
+    partition: int
+    file: StagedFile | None
+    """None: the task had no rows."""
+
+
+def make_writer(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceArrowWriter:
+    """Return what writes a batch.
+
+    Raises:
+        ConfigError: the options, the columns or the mode cannot be.
+    """
+    return BatchSink(_plan(options, schema, overwrite=overwrite))
+
+
+def make_stream_writer(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """Return what writes a stream.
+
+    Raises:
+        ConfigError: the options, the columns or the mode cannot be.
+    """
+    parsed = _plan(options, schema, overwrite=overwrite)
+    if parsed.options.write_id is not None:
+        raise ConfigError("option writeId is for batch writes; a stream has its query and batch")
+    return StreamSink(parsed)
+
+
+def _plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> WritePlan:
+    if overwrite:
+        raise ConfigError(
+            'a store is only appended to, and mode is "overwrite" (or output mode "complete"): use'
+            ' .mode("append"), or write to another topic'
+        )
+    parsed = SinkOptions.parse(options)
+    check_columns(schema, parsed.topic)
+    return WritePlan.make(parsed)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._plan = plan
+        write_id = plan.options.write_id
+        self._key = WriteKey("job", plan.run) if write_id is None else WriteKey("batch", write_id)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Stage the rows of a task."""
+        return stage(self._plan, self._key, _context().partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append the rows of all tasks."""
+        Committer(self._plan.options).commit(self._key, _files(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove the rows of all tasks, unless a commit has begun."""
+        folder = self._plan.folder(self._key)
+        Committer(self._plan.options).abort(_files(messages), folder)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query, each once."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Stage the rows of a task."""
+        context = _context()
+        # Why: only executors are told which query this is.
+        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        if not query or not batch:
+            raise ConfigError(f"Spark tells neither {_QUERY} nor {_BATCH}: it runs no stream here")
+        key = WriteKey("stream", query, int(batch))
+        return stage(self._plan, key, context.partitionId(), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        """Append the rows of all tasks of a micro-batch."""
+        keys = {message.key for message in messages if isinstance(message, StagedRows)}
+        if not keys:
+            return  # a batch without tasks
+        if len(keys) > 1 or next(iter(keys)).batch != batchId:
+            raise ConfigError(f"tasks of several batches are committed as {batchId}: {keys}")
+        Committer(self._plan.options).commit(keys.pop(), _files(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        """Remove the rows of all tasks, unless a commit has begun."""
+        Committer(self._plan.options).abort(_files(messages))
+
+
+def stage(
+    plan: WritePlan,
+    key: WriteKey,
+    partition: int,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    clock: Clock | None = None,
+) -> StagedRows:
+    """Check, encode and stage the rows of a task.
+
+    Raises:
+        BadRowError: a row cannot be a message; nothing is left behind.
+        FileAccessError: the staging path cannot be written.
+    """
+    encoder = RowEncoder(plan, partition, clock or SystemClock())
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return StagedRows(key, partition, None)
+    with StageWriter(PosixFileOps(), Path(plan.folder(key)), partition) as writer:
+        batch: pa.RecordBatch | None = first
+        while batch is not None:
+            if batch.num_rows:
+                writer.add(encoder.encode(batch), batch.num_rows)
+            batch = next(batches, None)
+        footer = Footer(
+            partition=partition,
+            rows=encoder.rows,
+            shape=plan.shape,
+            topics=encoder.uses,
+            pieces=writer.pieces,
+            body_max=encoder.body_max,
+            record_max=encoder.record_max,
+        )
+        return StagedRows(key, partition, writer.finish(footer))
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    """Return the staged files in the order of their partitions."""
+    found = [m for m in messages if isinstance(m, StagedRows) and m.file is not None]
+    found.sort(key=lambda message: message.partition)
+    return [message.file for message in found if message.file is not None]
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise ConfigError("rows are written by tasks of Spark, and this is none")
+    return context
