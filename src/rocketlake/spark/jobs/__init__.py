@@ -1,0 +1,79 @@
+"""Jobs over whole stores: each a plan that can be shown, and a run that reports."""
+
+from rocketlake.spark.jobs.archive.outcome import ArchiveReport
+from rocketlake.spark.jobs.archive.plan import ArchivePlan, ArchiveSettings, plan_archive
+from rocketlake.spark.jobs.archive.running import archive, run_archive
+from rocketlake.spark.jobs.compact.plan import CompactPlan, CompactSettings, plan_compact
+from rocketlake.spark.jobs.compact.running import CompactReport, compact, run_compact
+from rocketlake.spark.jobs.dispatch_job import (
+    DispatchJob,
+    DispatchPlan,
+    DispatchReport,
+    dispatch,
+    plan_dispatch,
+)
+from rocketlake.spark.jobs.dispatching.functions import DispatchRange
+from rocketlake.spark.jobs.profile.planning import ProfilePlan, ProfileSettings, plan_profile
+from rocketlake.spark.jobs.profile.running import profile, run_profile
+from rocketlake.spark.jobs.profile.tables import Profile
+from rocketlake.spark.jobs.rebuild_job import (
+    RebuildPlan,
+    RebuildReport,
+    plan_rebuild,
+    rebuild,
+    run_rebuild,
+)
+from rocketlake.spark.jobs.replay.plan import ReplayPlan, ReplaySettings, plan_replay
+from rocketlake.spark.jobs.replay.running import ReplayReport, replay, run_replay
+from rocketlake.spark.jobs.selection import Selection
+from rocketlake.spark.jobs.verify_job import (
+    VerifyPlan,
+    VerifyReport,
+    plan_verify,
+    run_verify,
+    verify,
+)
+
+__all__ = [
+    "ArchivePlan",
+    "ArchiveReport",
+    "ArchiveSettings",
+    "CompactPlan",
+    "CompactReport",
+    "CompactSettings",
+    "DispatchJob",
+    "DispatchPlan",
+    "DispatchRange",
+    "DispatchReport",
+    "Profile",
+    "ProfilePlan",
+    "ProfileSettings",
+    "RebuildPlan",
+    "RebuildReport",
+    "ReplayPlan",
+    "ReplayReport",
+    "ReplaySettings",
+    "Selection",
+    "VerifyPlan",
+    "VerifyReport",
+    "archive",
+    "compact",
+    "dispatch",
+    "plan_archive",
+    "plan_compact",
+    "plan_dispatch",
+    "plan_profile",
+    "plan_rebuild",
+    "plan_replay",
+    "plan_verify",
+    "profile",
+    "rebuild",
+    "replay",
+    "run_archive",
+    "run_compact",
+    "run_profile",
+    "run_rebuild",
+    "run_replay",
+    "run_verify",
+    "verify",
+]

@@ -1,0 +1,176 @@
+"""ArchiveDir: the directory of an archive, changed by one process at a time, in safe steps.
+
+| # | Step | What a kill leaves |
+| --- | --- | --- |
+| 1 | executors write files below `_work` | files nobody refers to |
+| 2 | the manifest names them, with where they lie | the run belongs to the archive |
+| 3 | each file gets its name | files under either name; readers of the manifest look at both |
+| 4 | the manifest forgets where they lay, `_work` is emptied | nothing to do |
+
+The next run, or `recover`, does what is left of 3 and 4, and removes what 1 left.
+
+Invariant: a file is replaced only by one that begins with all its messages (step 3 is a rename), so
+that who lists the directory never sees a message twice, and whoever has read an older manifest
+finds the messages it names.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import structs
+
+from rocketlake import failpoint
+from rocketlake.errors import FileAccessError, StoreError, StoreLockedError, StoreNotFoundError
+from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.store_lock import StoreLock
+from rocketlake.metadata.archive_manifest import (
+    MANIFEST,
+    PARQUET,
+    WORK,
+    Manifest,
+    archive_path,
+    load_manifest,
+    write_manifest,
+)
+
+
+class ArchiveDir:
+    """The directory of an archive.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(self, path: Path | str, ops: FileOps | None = None) -> None:
+        self.path = archive_path(path)
+        self.ops = ops or PosixFileOps()
+
+    @property
+    def work(self) -> Path:
+        """Where files lie that are not part of the archive yet."""
+        return self.path / WORK
+
+    def load(self) -> Manifest | None:
+        """Read the manifest; None if there is none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return load_manifest(self.ops, self.path)
+
+    def load_or_begin(self, table_format: str = PARQUET) -> Manifest:
+        """Read the manifest, or return that of an archive which has nothing yet.
+
+        Raises:
+            StoreError: the directory holds something else, or an archive of another format.
+        """
+        found = self.load()
+        if found is not None:
+            if found.format != table_format:
+                raise StoreError(
+                    f"{self.path} is an archive in the format {found.format}, not {table_format};"
+                    f" name another directory, or format={found.format!r}"
+                )
+            return found
+        entry = self.ops.stat(self.path)
+        if entry is not None and not entry.is_dir:
+            raise StoreError(f"{self.path} is a file; an archive is a directory")
+        strangers = [e.name for e in self.ops.entries(self.path) if e.name[:1] not in "._"]
+        if strangers and entry is not None:
+            raise StoreError(
+                f"{self.path} holds {strangers[0]!r} and no {MANIFEST}: it is no archive; name an"
+                " empty or new directory"
+            )
+        return Manifest(archive=uuid.uuid4().hex, format=table_format)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out.
+
+        Raises:
+            StoreError: another run is at work.
+        """
+        try:
+            self.ops.mkdirs(self.work)
+        except (FileAccessError, StoreNotFoundError) as error:
+            raise StoreError(f"the archive cannot be written: {error}") from error
+        lock = StoreLock(self.ops, self.work)
+        try:
+            lock.acquire()
+        except StoreLockedError as error:
+            who = "this process" if error.is_own else f"process {error.holder or 'unknown'}"
+            raise StoreError(
+                f"{self.path}: {who} is archiving into it; wait until it is done"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    # --- the steps -------------------------------------------------------------------------------
+
+    def new_work(self, run: int) -> Path:
+        """Make the directory in which executors write the files of a run."""
+        path = self.work / f"run-{run:06d}"
+        self.ops.mkdirs(path)
+        return path
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make the files of a run part of the archive: the one step that decides."""
+        write_manifest(self.ops, self.path, manifest, "archive_commit")
+
+    def settle(self, manifest: Manifest) -> Manifest:
+        """Give the files of a committed run their names; return the manifest as it is then."""
+        is_moved = self._move(manifest)
+        if is_moved:
+            files = tuple(structs.replace(file, staged=None) for file in manifest.files)
+            manifest = structs.replace(manifest, files=files)
+            write_manifest(self.ops, self.path, manifest, "archive_settle")
+        self.clear_work()
+        return manifest
+
+    def recover(self) -> Manifest | None:
+        """Do what a run left undone that was killed, and remove what it left behind."""
+        manifest = self.load()
+        if manifest is None:
+            self.clear_work()
+            return None
+        return self.settle(manifest)
+
+    def clear_work(self) -> None:
+        """Remove files that no manifest names."""
+        for entry in self.ops.entries(self.work):
+            if entry.is_dir:
+                self._remove_tree(entry.path)
+        self.ops.unlink(self.path / f"{MANIFEST}.tmp")
+
+    def _move(self, manifest: Manifest) -> bool:
+        waiting = [file for file in manifest.files if file.staged is not None]
+        directories = set()
+        for file in waiting:
+            source, target = self.path / str(file.staged), self.path / file.path
+            if self.ops.stat(source) is None:
+                entry = self.ops.stat(target)
+                if entry is None or entry.size != file.bytes:
+                    raise StoreError(
+                        f"{target} is gone, and so is {source}; the manifest of the archive names"
+                        " them: restore the directory from a copy"
+                    )
+                continue  # a run that was killed has moved it
+            failpoint.hit("archive_move.before")
+            self.ops.mkdirs(target.parent)
+            self.ops.rename(source, target)
+            directories.add(target.parent)
+            failpoint.hit("archive_move.after")
+        for directory in directories:
+            self.ops.sync_dir(directory)
+        return bool(waiting)
+
+    def _remove_tree(self, path: Path) -> None:
+        for entry in self.ops.entries(path):
+            if entry.is_dir:
+                self._remove_tree(entry.path)
+            else:
+                self.ops.unlink(entry.path)
+        self.ops.rmdir(path)

@@ -1,0 +1,81 @@
+"""What a run of an archive leaves: the next manifest, and a report."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, structs
+
+from rocketlake.metadata.archive_manifest import RUNS_KEPT, ArchivedFile, Gap, Manifest, RunNote
+from rocketlake.spark.jobs.archive.parquet_file import StagedFile
+from rocketlake.spark.jobs.archive.plan import ArchivePlan, gap_texts
+
+
+class ArchiveReport(Struct, frozen=True, kw_only=True):
+    """What a run has done."""
+
+    target: str
+    run: int
+    rows: int
+    files: int
+    rewritten: int
+    bytes: int
+    left_out: int
+    """Messages that the queues name and that could not be read, or were never there."""
+    gaps: tuple[Gap, ...]
+    problems: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Say it in words."""
+        if self.rows or self.files:
+            again = f", {self.rewritten} of them rewritten" if self.rewritten else ""
+            yield (
+                f"run {self.run}: {self.rows} messages in {self.files} files ({self.bytes} bytes"
+                f"{again}) in {self.target}"
+            )
+        else:
+            yield f"nothing new for {self.target}"
+        if self.left_out:
+            yield f"{self.left_out} queue offsets have no message that can be read"
+        yield from gap_texts(self.gaps)
+        yield from self.problems
+
+
+def next_manifest(
+    plan: ArchivePlan, at: str, rows: int, files: dict[str, ArchivedFile]
+) -> Manifest:
+    """Return the manifest after a run."""
+    ends = plan.manifest.ends()
+    ends.update({(end.broker, end.topic, end.queue_id): end for end in plan.ends})
+    written = [file for file in files.values() if file.run == plan.run]
+    note = RunNote(
+        run=plan.run,
+        at=at,
+        rows=rows,
+        bytes=sum(file.bytes for file in written),
+        files=len(written),
+        left_out=plan.messages - rows,
+    )
+    return structs.replace(
+        plan.manifest,
+        run=plan.run,
+        covers=plan.covers,
+        queues=tuple(ends[key] for key in sorted(ends)),
+        files=tuple(files[path] for path in sorted(files)),
+        gaps=(*plan.manifest.gaps, *plan.gaps),
+        runs=(*plan.manifest.runs, note)[-RUNS_KEPT:],
+        pending=None,
+    )
+
+
+def make_report(plan: ArchivePlan, staged: Sequence[StagedFile], rows: int) -> ArchiveReport:
+    """Return what a run has done."""
+    return ArchiveReport(
+        target=plan.target,
+        run=plan.run,
+        rows=rows,
+        files=len(staged),
+        rewritten=sum(file.base is not None for file in staged),
+        bytes=sum(file.bytes for file in staged),
+        left_out=plan.messages - rows if plan.ends else 0,
+        gaps=plan.gaps,
+        problems=plan.problems,
+    )

@@ -1,0 +1,173 @@
+"""CompactPlan: which messages are the newest of their keys."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.errors import ConfigError
+from rocketlake.spark.jobs.selection import Selection
+
+STORE: Final = "store"
+BY: Final = ("keys", "unique_key")
+ORDERINGS: Final = ("store_timestamp", "born_timestamp", "queue_offset")
+PROPERTY: Final = "property:"
+PLACE: Final = ("broker", "topic", "queue_id", "queue_offset", "physical_offset")
+"""What names a message in a log, and one more that decides between queues."""
+
+
+class CompactSettings(Struct, frozen=True, kw_only=True):
+    """What newest means, and where the result goes."""
+
+    by: str = "keys"
+    """keys: each of a message's keys counts; unique_key; or property:NAME."""
+    order: str = "store_timestamp"
+    """What is newer: store_timestamp, born_timestamp, queue_offset, or property:NAME (a number)."""
+    drops_tombstones: bool = False
+    """Leave out keys whose newest message has an empty body."""
+    keeps_keyless: bool = False
+    """Keep messages without a key."""
+    to: str = STORE
+    """store, or a format that Spark writes: parquet, delta, …"""
+    to_topic: str | None = None
+    """Into a store: another name for the topic."""
+    table_options: dict[str, str] = {}
+    sink_options: dict[str, str] = {}
+    id: str | None = None
+    """Into a store: a repeat under the same name writes nothing twice."""
+
+
+class CompactPlan(Struct, frozen=True, kw_only=True):
+    """What a compaction would keep."""
+
+    selection: Selection
+    target: str
+    settings: CompactSettings
+    id: str
+    messages: int
+    keys: int
+    keyless: int
+    tombstones: int | None
+    """None: nobody asked."""
+    kept: int
+
+    def lines(self) -> Iterator[str]:
+        """Say it in words."""
+        yield (
+            f"{self.messages} messages of {self.selection.place()} have {self.keys} keys"
+            f" ({self.settings.by}); {self.kept} are the newest of theirs, for {self.target}"
+        )
+        if self.keyless:
+            verb = "are kept" if self.settings.keeps_keyless else "are left out"
+            yield f"{self.keyless} messages have no key and {verb}"
+        if self.tombstones:
+            yield f"{self.tombstones} keys end with an empty body and are left out"
+
+
+def plan_compact(
+    spark: SparkSession,
+    selection: Selection,
+    target: str | Path,
+    settings: CompactSettings | None = None,
+    *,
+    clock: Clock | None = None,
+) -> CompactPlan:
+    """Find out which messages are the newest of their keys. Nothing is changed.
+
+    Raises:
+        ConfigError: an option is wrong.
+        StoreError: something cannot be read.
+    """
+    settings = settings or CompactSettings()
+    check(settings)
+    selection = selection.until((clock or SystemClock()).now_ms())
+    keyed = keyed_rows(selection.load(spark, columns(settings)), settings)
+    has_key = sf.col("key").isNotNull()
+    is_first = sf.coalesce(sf.col("number"), sf.lit(0)) == 0
+    counts = keyed.agg(
+        sf.count_if(is_first).alias("messages"),
+        sf.count_if(~has_key).alias("keyless"),
+    ).first()
+    best = newest(keyed)
+    found = best.agg(
+        sf.count("*").alias("keys"), sf.count_if("is_tombstone").alias("tombstones")
+    ).first()
+    assert counts is not None, "an aggregate has one row"
+    assert found is not None, "an aggregate has one row"
+    return CompactPlan(
+        selection=selection,
+        target=str(Path(target).absolute()),
+        settings=settings,
+        id=settings.id or uuid.uuid4().hex[:16],
+        messages=counts.messages,
+        keys=found.keys,
+        keyless=counts.keyless,
+        tombstones=found.tombstones if settings.drops_tombstones else None,
+        kept=kept_places(keyed, settings).count(),
+    )
+
+
+def check(settings: CompactSettings) -> None:
+    """Refuse settings that make no sense.
+
+    Raises:
+        ConfigError: one does.
+    """
+    for name, value, known in (("by", settings.by, BY), ("order", settings.order, ORDERINGS)):
+        is_property = value.startswith(PROPERTY) and len(value) > len(PROPERTY)
+        if value not in known and not is_property:
+            raise ConfigError(f"{name} {value!r}: wanted {', '.join(known)} or {PROPERTY}NAME")
+    if settings.to != STORE and (settings.to_topic is not None or settings.id is not None):
+        raise ConfigError(f"a table in {settings.to} has neither a topic nor an id; leave them out")
+
+
+def columns(settings: CompactSettings) -> tuple[str, ...]:
+    """Return what must be read to tell which messages are the newest: no body, if it can be."""
+    ruling = (settings.by, settings.order)
+    found = [*PLACE, "store_timestamp", *(["body"] if settings.drops_tombstones else [])]
+    found += ["properties" if value.startswith(PROPERTY) else value for value in ruling]
+    return tuple(dict.fromkeys(found))
+
+
+def keyed_rows(frame: DataFrame, settings: CompactSettings) -> DataFrame:
+    """Return place, key, rank and tombstone: a row for each key of a message, or one with none."""
+    if settings.by == "keys":
+        keys = sf.posexplode_outer(sf.array_distinct("keys")).alias("number", "key")
+    else:
+        keys = sf.posexplode_outer(sf.array(_value(settings.by))).alias("number", "key")
+    order = _value(settings.order)
+    if settings.order.startswith(PROPERTY):
+        order = order.try_cast("double")
+    others = ("store_timestamp", "physical_offset", "broker", "queue_id")
+    rank = sf.struct(order.alias("order"), *others).alias("rank")
+    is_empty = sf.length("body") == 0 if settings.drops_tombstones else sf.lit(False)  # noqa: FBT003 - a column
+    return frame.select(*PLACE, keys, rank, is_empty.alias("is_tombstone"))
+
+
+def newest(keyed: DataFrame) -> DataFrame:
+    """Return the newest message of each key."""
+    place = sf.struct(*PLACE, "is_tombstone")
+    found = keyed.where(sf.col("key").isNotNull()).groupBy("key")
+    return found.agg(sf.max_by(place, "rank").alias("place")).select("key", "place.*")
+
+
+def kept_places(keyed: DataFrame, settings: CompactSettings) -> DataFrame:
+    """Return the places of all messages that stay."""
+    found = newest(keyed)
+    if settings.drops_tombstones:
+        found = found.where(~sf.col("is_tombstone"))
+    kept = found.select(*PLACE)
+    if settings.keeps_keyless:
+        kept = kept.union(keyed.where(sf.col("key").isNull()).select(*PLACE))
+    return kept.distinct()
+
+
+def _value(name: str) -> Column:
+    if name.startswith(PROPERTY):
+        return sf.col("properties").getItem(name.removeprefix(PROPERTY))
+    return sf.col(name)

@@ -1,0 +1,113 @@
+"""The checks of `rocketlake verify`, as Spark tasks: a task for each file of log and index.
+
+The same pieces, the same judge, the same summary: only where the pieces run differs.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from rocketlake.spark.jobs.tasks import map_on, seeing, session
+from rocketlake.spark.progress import watching
+from rocketlake.store.offline.view import OfflineStore
+from rocketlake.upkeep.verify.findings import Fault
+from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions, VerifySummary, total_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FINDINGS: Final = "kind string, path string, position long, reason string, about string"
+"""The table of findings: `about` is the queue (`topic/id`), table or family that it speaks of."""
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many tasks are done, and of how many."""
+
+
+class VerifyPlan(Struct, frozen=True, kw_only=True):
+    """What will be looked at."""
+
+    path: str
+    what: frozenset[str]
+    log_files: int
+    index_files: int
+    bytes: int
+
+    def lines(self) -> list[str]:
+        """Say in words what will be done."""
+        return [
+            f"check {', '.join(sorted(self.what))} of {self.path}",
+            f"read {self.bytes} bytes in {self.log_files} files of the log and "
+            f"{self.index_files} of the index, a task for each; then the rest of each queue",
+        ]
+
+
+class VerifyReport(Struct, frozen=True, kw_only=True):
+    """What came out."""
+
+    summary: VerifySummary
+    faults: list[Fault]
+    """At most as many as `VerifyOptions.kept`; the summary counts all."""
+
+    def findings(self, spark: "SparkSession") -> "DataFrame":
+        """Return the findings as a DataFrame."""
+        rows = [
+            (fault.kind.value, fault.path, fault.position, fault.reason, fault.about)
+            for fault in self.faults
+        ]
+        return spark.createDataFrame(rows, FINDINGS)
+
+
+def plan_verify(store: OfflineStore, options: VerifyOptions | None = None) -> VerifyPlan:
+    """Look at what there is to check."""
+    options = options or VerifyOptions()
+    return VerifyPlan(
+        path=str(store.directory.root),
+        what=options.what,
+        log_files=len(store.log.files),
+        index_files=len(store.directory.index_files()),
+        bytes=total_bytes(store),
+    )
+
+
+def run_verify(
+    spark: "SparkSession",
+    store: OfflineStore,
+    options: VerifyOptions | None = None,
+    *,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Check a store, which may be in use; nothing is changed.
+
+    Raises:
+        StoreNotFoundError: there is no store, or an executor cannot see it.
+    """
+    root = store.directory.root
+
+    def on_spark(action: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
+        return map_on(spark, seeing(root, action), pieces)
+
+    verifier = Verifier(store, options, mapper=on_spark)
+    with watching(spark, on_progress):
+        summary = verifier.run()
+    return VerifyReport(summary=summary, faults=verifier.ledger.faults)
+
+
+def verify(
+    spark: "SparkSession | None",
+    store: str | Path,
+    options: VerifyOptions | None = None,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport | VerifyPlan:
+    """Check every record, unit, entry and table of a store; `dry_run` only plans.
+
+    Raises:
+        StoreNotFoundError: there is no store, or an executor cannot see it.
+    """
+    with OfflineStore(store) as view:
+        if dry_run:
+            return plan_verify(view, options)
+        return run_verify(spark or session(), view, options, on_progress=on_progress)
