@@ -33,7 +33,24 @@ COMMANDS = {
         "List and bring back records that a start cut off.",
     ),
     "completion": ("rocketlake.cli.completion:completion", "Print or install shell completion."),
+    "profile": (
+        "rocketlake.cli.profile:profile",
+        "Draw rates, sizes, latency, skew and lag over time, as a page.",
+    ),
+    "archive": (
+        "rocketlake.cli.archive:archive",
+        "Write topics to Parquet, each message once; the next time what is new.",
+    ),
+    "replay": ("rocketlake.cli.replay:replay", "Write messages again, dead letters too."),
+    "compact": ("rocketlake.cli.compact:compact", "Keep the newest message of each key."),
+    "rebuild": ("rocketlake.cli.rebuild:rebuild", "Make queues and index anew from the log."),
+    "dispatch": ("rocketlake.cli.dispatch:dispatch", "Bring records of the log to their queues."),
+    "pipeline": (
+        "rocketlake.cli.pipeline:pipeline",
+        "Write and run a declarative pipeline over a store.",
+    ),
 }
+_ON_SPARK = {"profile", "archive", "replay", "compact", "rebuild", "dispatch", "pipeline"}
 
 
 class LazyGroup(click.Group):
@@ -56,8 +73,15 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, importing none."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
+        for title, is_on_spark in (("Commands", False), ("Commands on Spark", True)):
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, help_)
+                        for name, (_, help_) in COMMANDS.items()
+                        if (name in _ON_SPARK) == is_on_spark
+                    ]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a command's name, importing none."""
@@ -96,7 +120,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def main() -> None:
     """Read, query and check message stores of Apache RocketMQ, without a broker.
 
-    A store is read where it lies, in use or not. Only repair and salvage --replay write to it.
+    A store is read where it lies, in use or not. Only repair, salvage --replay, replay, rebuild and
+    dispatch write to it.
     """
 
 

@@ -47,6 +47,16 @@ class StoreArguments:
         dirs = tuple(Path(part.replace("{store}", str(self.path))) for part in parts)
         return OfflineStore(self.path, log_dirs=dirs, options=options, on_damage=on_damage)
 
+    @property
+    def conf(self) -> str | None:
+        """The options, as `open_store` takes them."""
+        return self._options
+
+    @property
+    def keywords(self) -> dict[str, object]:
+        """What is stronger than these options, as `open_store` takes it."""
+        return {"store_path_commit_log": self._commitlog} if self._commitlog else {}
+
     def _read_options(self) -> ReadOptions:
         if self._options is None:
             return ReadOptions()

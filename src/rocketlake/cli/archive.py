@@ -1,0 +1,146 @@
+"""`rocketlake archive`: topics into Parquet, each message once."""
+
+import click
+import msgspec
+
+from rocketlake.cli.job_selecting import pairs, sized
+from rocketlake.cli.opening import note
+from rocketlake.cli.screen import Bars, console, table
+from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+
+# ruff: noqa: PLC0415 - Spark is an extra, and slow to import
+
+
+@click.command()
+@click.argument("store", metavar="STORE")
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only this topic, or this pattern (T*); may be given again. Without it every topic but"
+    " the broker's own.",
+)
+@click.option(
+    "--target-size",
+    metavar="SIZE",
+    default="128m",
+    show_default=True,
+    callback=sized,
+    help="How large a file becomes, about.",
+)
+@click.option(
+    "--min-bytes",
+    metavar="SIZE",
+    default="0",
+    callback=sized,
+    help="A file below this size is written anew with what comes behind it; half the target.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
+    default="zstd",
+    show_default=True,
+)
+@click.option(
+    "--format",
+    "format_",
+    default="parquet",
+    show_default=True,
+    metavar="NAME",
+    help="Or a table format that this Spark writes: delta, iceberg, …",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of that format; table=NAME writes to a table of the catalog.",
+)
+@click.option(
+    "--source-option",
+    "source_options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the source, such as onDamage=skip or commitLogPath=DIR.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be archived.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@takes_spark
+def archive(
+    *,
+    store: str,
+    directory: str,
+    topics: tuple[str, ...],
+    target_size: int,
+    min_bytes: int,
+    compression: str,
+    format_: str,
+    options: tuple[str, ...],
+    source_options: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    spark: SparkArguments,
+) -> int:
+    """Archive what is new in STORE into DIR, by topic and day; the next run goes on there.
+
+    STORE may be several: a=/data/a,b=/data/b. A broker may write meanwhile. Each message is
+    archived once, also if a run is killed: DIR/_manifest.json says what the archive has. Read it as
+    a table together with the live store: option("archive", DIR) of the Spark source; or alone with
+    anything that reads Parquet.
+
+    \b
+    rocketlake archive /data/store /archive --dry-run
+    rocketlake archive /data/store /archive
+    rocketlake archive /data/store /archive --topic 'order*' --master spark://host:7077
+
+    Exit code 1 says that messages are missing: they expired before they were archived, could not be
+    read, or their topic was made again.
+    """  # noqa: D301 - click wants the character itself
+    with needs_spark():
+        from rocketlake.spark.jobs import ArchiveSettings, plan_archive, run_archive
+        from rocketlake.spark.jobs.archive.running import catch_up as finish
+    settings = ArchiveSettings(
+        topics=topics or ("*",),
+        target_bytes=target_size,
+        small_bytes=min_bytes,
+        compression=compression,
+        format=format_,
+        table_options=pairs("--option", options),
+        source_options=pairs("--source-option", source_options),
+    )
+    plan = plan_archive(store, directory, settings)
+    if dry_run:
+        _show(plan.summary(), as_json=as_json)
+        return 1 if plan.gaps or plan.problems else 0
+    with Bars() as bars, spark.session("rocketlake archive") as session:
+        show = bars.follow("archiving")
+        if plan.manifest.pending is None:
+            report = run_archive(session, plan, on_progress=show)
+        else:  # a run was killed, and must be finished before anything is planned
+            report = finish(session, store, directory, settings=settings, on_progress=show)
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        for line in report.lines():
+            click.echo(line)
+    return 1 if report.gaps or report.problems or report.left_out else 0
+
+
+def _show(summary: dict[str, object], *, as_json: bool) -> None:
+    """Print a plan, as a table or for programs."""
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+        return
+    out = console()
+    days = msgspec.convert(summary["days"], list[dict[str, object]])
+    shown = table(
+        f"Run {summary['run']}: {summary['messages']} messages for {summary['target']}",
+        *("broker", "topic", "date", "#messages", "#files", "#rewritten"),
+    )
+    for day in days:
+        names = ("broker", "topic", "date", "messages", "files", "merges")
+        shown.add_row(*(str(day[name]) for name in names))
+    out.print(shown)
+    for line in msgspec.convert(summary["notes"], list[str]):
+        note(line)

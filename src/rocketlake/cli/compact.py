@@ -1,0 +1,106 @@
+"""`rocketlake compact`: the newest message of each key."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from rocketlake.cli.job_selecting import pairs, takes_job_selection
+from rocketlake.cli.screen import Bars
+from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+
+if TYPE_CHECKING:  # importing it takes long
+    from rocketlake.spark.jobs import Selection
+
+# ruff: noqa: PLC0415 - Spark is an extra, and slow to import
+
+
+@click.command()
+@takes_job_selection
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--by",
+    default="keys",
+    show_default=True,
+    metavar="WHAT",
+    help="keys (each key of a message counts), unique_key, or property:NAME.",
+)
+@click.option(
+    "--order",
+    default="store_timestamp",
+    show_default=True,
+    metavar="WHAT",
+    help="What is newer: store_timestamp, born_timestamp, queue_offset, or property:NAME.",
+)
+@click.option("--drop-tombstones", is_flag=True, help="Leave out keys that end with an empty body.")
+@click.option("--keep-keyless", is_flag=True, help="Keep messages that have no key.")
+@click.option(
+    "--to",
+    default="store",
+    show_default=True,
+    metavar="FORMAT",
+    help="What TARGET becomes: a store, or parquet, delta, … as Spark writes it.",
+)
+@click.option("--to-topic", help="Another name for the topic, in a store.")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of that format."
+)
+@click.option("--id", "id_", metavar="NAME", help="Killed, it goes on under the same name.")
+@click.option("--dry-run", is_flag=True, help="Show what would be kept.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@takes_spark
+def compact(
+    *,
+    select: Callable[[], "Selection"],
+    target: str,
+    by: str,
+    order: str,
+    drop_tombstones: bool,
+    keep_keyless: bool,
+    to: str,
+    to_topic: str | None,
+    options: tuple[str, ...],
+    id_: str | None,
+    dry_run: bool,
+    as_json: bool,
+    spark: SparkArguments,
+) -> int:
+    """Write the newest message of each key of SOURCE, a store or an archive, to the new TARGET.
+
+    \b
+    rocketlake compact /data/store /data/newest --topic prices
+    rocketlake compact /archive /lake/prices --topic prices --to parquet --drop-tombstones
+    """  # noqa: D301 - click wants the character itself
+    with needs_spark():
+        from rocketlake.spark.jobs import CompactSettings
+        from rocketlake.spark.jobs import compact as run
+        from rocketlake.spark.jobs.compact.plan import check
+    settings = CompactSettings(
+        by=by,
+        order=order,
+        drops_tombstones=drop_tombstones,
+        keeps_keyless=keep_keyless,
+        to=to,
+        to_topic=to_topic,
+        id=id_,
+        table_options=pairs("--option", options),
+    )
+    check(settings)
+    selection = select()
+    selection.check()  # what is wrong is told before Spark starts
+    with Bars() as bars, spark.session("rocketlake compact") as session:
+        done = run(
+            session,
+            selection,
+            target,
+            settings=settings,
+            dry_run=dry_run,
+            on_progress=bars.follow("compacting"),
+        )
+    if as_json:
+        click.echo(msgspec.json.encode(done))
+    else:
+        for line in done.lines():
+            click.echo(line)
+    return 0

@@ -1,0 +1,68 @@
+"""`rocketlake dispatch`: from the log to queues and index, on Spark."""
+
+import click
+import msgspec
+
+from rocketlake.cli import screen
+from rocketlake.cli.opening import StoreArguments, note, takes_store
+from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+
+
+@click.command()
+@takes_store
+@takes_spark
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, as the log grows.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.01),
+    default=1.0,
+    show_default=True,
+    help="With --follow: look every so many seconds.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def dispatch(
+    *,
+    store: StoreArguments,
+    spark: SparkArguments,
+    follow: bool,
+    poll: float,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring the records of STORE that its queues and index lack there, byte for byte as RocketMQ.
+
+    STORE may be closed, or open in a program that has opened it with dispatch="external". One that
+    dispatches by itself, as a broker does, is refused. Where a run was killed, the next one goes
+    on: without a gap, and nothing twice.
+    """
+    with needs_spark():
+        from rocketlake.spark.jobs.dispatch_job import (  # noqa: PLC0415 - an extra
+            DispatchJob,
+            plan_dispatch,
+            stopped_by_signals,
+        )
+
+    with store.open() as view:
+        plan = plan_dispatch(view) if dry_run else None
+    if plan is not None:
+        for line in plan.lines():
+            click.echo(screen.printable(line))
+        return 0
+    with spark.session("rocketlake dispatch") as session, screen.Bars() as bars:
+        on_progress = None if follow else bars.follow("dispatching")
+        job = DispatchJob(
+            session, store.path, store.conf, options=store.keywords, on_progress=on_progress
+        )
+        with stopped_by_signals(job):
+            if follow:
+                note("following; Ctrl-C ends it")
+            report = job.run(once=not follow, poll_s=poll)
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        click.echo(
+            f"{report.records} records: {report.units} units, {report.keys} keys; everything below "
+            f"{report.where} is dispatched"
+        )
+    return 0

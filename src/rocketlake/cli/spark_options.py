@@ -1,0 +1,134 @@
+"""What every command that runs on Spark shares: where it runs, a session, a progress bar."""
+
+import functools
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rocketlake.errors import ConfigError, RocketLakeError
+
+if TYPE_CHECKING:  # importing it takes long
+    from rocketlake.spark.session import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SparkArguments:
+    """Which Spark, as given on the command line."""
+
+    def __init__(
+        self,
+        master: str,
+        conf: tuple[str, ...] = (),
+        *,
+        py_files: str | None = None,
+        archives: str | None = None,
+        is_debug: bool = False,
+    ) -> None:
+        self.master = master
+        self.conf = dict(_pair(text) for text in conf)
+        if py_files:
+            self.conf["spark.submit.pyFiles"] = py_files
+        if archives:
+            self.conf["spark.archives"] = archives
+        self.is_debug = is_debug
+
+    @contextmanager
+    def session(self, name: str) -> Iterator["Session"]:
+        """Give a session, and stop it afterwards; what Spark raises comes out in words.
+
+        Raises:
+            ConfigError: Spark, or a Java for it, is missing.
+            RocketLakeError: what went wrong in the block.
+        """
+        with needs_spark():
+            from rocketlake.spark.session import (  # noqa: PLC0415 - an extra
+                check_packages,
+                command_session,
+            )
+
+            check_packages()
+        try:
+            with command_session(
+                self.master, name=name, conf=self.conf, is_debug=self.is_debug
+            ) as session:
+                yield session
+        except RocketLakeError:
+            if self.is_debug:
+                traceback.print_exc()
+            raise
+
+
+@contextmanager
+def needs_spark(extra: str = "spark") -> Iterator[None]:
+    """Say what to install if an import in the block fails.
+
+    Raises:
+        ConfigError: a package of the extra is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "rocketlake":
+            raise
+        raise ConfigError(
+            f"this command runs on Spark, and the package {package} is missing;"
+            f" pip install 'rocketlake[{extra}]'"
+        ) from error
+
+
+def load(module: str, extra: str = "spark") -> Any:  # noqa: ANN401 - a module
+    """Import a module of ours that stands on an extra.
+
+    Raises:
+        ConfigError: a package of the extra is missing.
+    """
+    with needs_spark(extra):
+        return import_module(module)
+
+
+def takes_spark(command: F) -> F:
+    """Give a command the options of Spark's: where it runs, and with what."""
+
+    @click.option(
+        "--master",
+        default="local[*]",
+        show_default=True,
+        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…",
+    )
+    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
+    @click.option(
+        "--py-files", metavar="FILES", help="Python code for the executors: .zip, .py, by commas."
+    )
+    @click.option(
+        "--archives",
+        metavar="FILES",
+        help="Archives that executors unpack, such as env.tar.gz#environment.",
+    )
+    @click.option("--debug", is_flag=True, help="Show all that Spark says, and whole errors.")
+    @functools.wraps(command)
+    def wrapped(
+        *,
+        master: str,
+        conf: tuple[str, ...],
+        py_files: str | None,
+        archives: str | None,
+        debug: bool,
+        **rest: object,
+    ) -> object:
+        spark = SparkArguments(master, conf, py_files=py_files, archives=archives, is_debug=debug)
+        return command(spark=spark, **rest)
+
+    return wrapped  # type: ignore[return-value]  # click's decorators keep the call's shape
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.BadParameter(f"--conf {text!r}: wanted KEY=VALUE")
+    return key, value
