@@ -10,10 +10,10 @@ venv := .venv
 python := $(venv)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready demo test soak crash check format bench clean
+.PHONY: help setup ready demo test test-spark42 soak crash check format bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: ## Make .venv with the package, its tools and the compiled kernel
 	@found=$$(PYTHON='$(PYTHON)' sh tools/find-python) && "$$found" -B tools/setup.py
@@ -27,6 +27,12 @@ demo: ready ## Run the main job on the store that comes with the project, under 
 
 test: ready ## Run all tests
 	@$(python) -m pytest $(ARGS)
+
+# Beside the one of .venv, in a folder of its own.
+test-spark42: ready ## Run the Spark tests with PySpark 4.2 instead of the newest
+	@[ -e $(venv)/spark42/pyspark ] || $(python) -m pip install --quiet \
+		--disable-pip-version-check --target $(venv)/spark42 'pyspark>=4.2,<4.3'
+	@PYTHONPATH=$(CURDIR)/$(venv)/spark42 $(python) -m pytest tests/spark $(ARGS)
 
 soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S seconds
 	@ROCKETLAKE_SOAK_S=$${ROCKETLAKE_SOAK_S:-120} $(python) -m pytest tests/soak $(ARGS)

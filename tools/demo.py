@@ -1,7 +1,8 @@
 """The main job, under ./data: a store of our own, and one that comes with the project.
 
 Our own is written, read, consumed. The other was written by RocketMQ itself: it is shown, read by
-queue, by key and by time, and every byte of it is written anew from the decoded values.
+queue, by key and by time, and every byte of it is written anew from the decoded values. Then our
+own goes through the pipeline on Spark: streamed, archived, queried, profiled.
 """
 
 import shutil
@@ -9,6 +10,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from demo_spark import run_pipeline
 from demo_writing import write_and_consume
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,7 +22,9 @@ from rocketlake.cli.lines import BodyForm
 from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.select import Selection, Selector
 from rocketlake.cli.survey import survey
+from rocketlake.errors import ConfigError
 from rocketlake.model.queues import QueueKey
+from rocketlake.spark.session import check_java
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.store.offline.proof import Account, prove, total_bytes
 from rocketlake.store.offline.times import Boundary
@@ -52,11 +56,26 @@ def main() -> int:
     if any(account.unexplained for account in accounts):
         console.print("[red]some bytes are not understood[/red]")
         return 1
-    console.print("\nAll bytes are understood. Look around yourself:")
+    console.print("\nAll bytes are understood.")
+    report = pipeline(console, own)
+    step(console, "Look around yourself", "")
+    if report is not None:
+        console.print(f"  the report of the store: file://{report}")
     console.print(f"  .venv/bin/rocketlake info {relative(own)}")
     console.print(f"  .venv/bin/rocketlake dump {relative(own)} --topic payments --key o-1000")
     console.print(f"  .venv/bin/rocketlake dump {relative(path)} --json | head")
     return 0
+
+
+def pipeline(console: Console, own: Path) -> Path | None:
+    """Run the pipeline on Spark; without Java, say so and go on."""
+    try:
+        check_java()
+    except ConfigError as error:
+        step(console, "Spark", "")
+        console.print(f"skipped: {error}")
+        return None
+    return run_pipeline(console, step, own, DATA)
 
 
 def unpack() -> Path:

@@ -23,21 +23,34 @@ def main() -> int:
     parser.add_argument("--install", action="store_true", help="install it if it is missing")
     options = parser.parse_args()
 
-    manager = system_packages.find_manager()
-    packages = manager and system_packages.package_names(manager, [Need.JAVA], python_version="")
-    found = find_java()
-    if found is None and options.install and manager and packages:
-        system_packages.install(manager, packages)
-        found = find_java()
+    found = provide() if options.install else find_java()
     if found:
         print(f"{found[0]} (Java {found[1]})")
         return 0
-
-    print(f"Java {OLDEST_JAVA} or newer is needed and was not found.", file=sys.stderr)
-    if manager and packages:
-        line = system_packages.line_to_type(manager, packages)
-        print(f"Install it with:\n  {line}", file=sys.stderr)
+    print("\n".join(explain_missing()), file=sys.stderr)
     return 1
+
+
+def provide() -> tuple[str, int] | None:
+    """Install Java if it is missing and this process may; what there is then."""
+    manager = system_packages.find_manager()
+    found = find_java()
+    # The second is for systems whose own choice is too old.
+    for need in (Need.JAVA, Need.JAVA_17):
+        packages = manager and system_packages.package_names(manager, [need], python_version="")
+        if found is None and manager and packages and system_packages.install(manager, packages):
+            found = find_java()
+    return found
+
+
+def explain_missing() -> list[str]:
+    """That there is no Java, and how to get one."""
+    manager = system_packages.find_manager()
+    packages = manager and system_packages.package_names(manager, [Need.JAVA], python_version="")
+    lines = [f"Java {OLDEST_JAVA} or newer is needed and was not found."]
+    if manager and packages:
+        lines.append(f"Install it with:\n  {system_packages.line_to_type(manager, packages)}")
+    return lines
 
 
 def find_java() -> tuple[str, int] | None:

@@ -1,8 +1,9 @@
-"""Makes .venv ready: the environment, the package with its tools, the compiled kernel.
+"""Makes .venv ready: the environment, the package with its tools, the compiled kernel, Java.
 
 `make setup` runs it with the interpreter that tools/find-python chose. It does nothing when nothing
 that matters has changed, and it goes on without a compiled kernel when there cannot be one: the
-pure kernel gives the same answers, more slowly. Standard library only.
+pure kernel gives the same answers, more slowly. Without Java all works but Spark. Standard library
+only.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import java
 import system_packages
 from system_packages import Need
 
@@ -126,6 +128,9 @@ def set_up(*, moved: bool) -> Stamp:
         remove_stale_kernel()
         if not install_package(kernel="skip"):
             stop("pip could not install rocketlake, for the reason above.")
+    if java.provide() is None:
+        print("\n".join(java.explain_missing()), flush=True)
+        print("All but Spark works without it; what needs Spark is skipped.", flush=True)
     return {**present_state(), "built": built, "lacking": lacking}
 
 
@@ -299,7 +304,9 @@ def explain_missing_kernel(lacking: list[Need]) -> list[str]:
 
 def summary() -> str:
     """The last line: what is in use."""
-    return f".venv is ready: Python {sys.version.split()[0]}, {kernel_in_use()} kernel"
+    found = java.find_java()
+    spark = f"Java {found[1]} for Spark" if found else "no Java for Spark"
+    return f".venv is ready: Python {sys.version.split()[0]}, {kernel_in_use()} kernel, {spark}"
 
 
 def python_version() -> str:

@@ -19,6 +19,7 @@ class Need(StrEnum):
     HEADERS = "headers"
     COMPILER = "compiler"
     JAVA = "java"
+    JAVA_17 = "java-17"  # where the system's own choice is an older one
 
 
 class Manager(NamedTuple):
@@ -42,6 +43,7 @@ MANAGERS = (
             Need.HEADERS: "python{version}-dev",
             Need.COMPILER: "build-essential",
             Need.JAVA: "default-jre-headless",
+            Need.JAVA_17: "openjdk-17-jre-headless",
         },
         # Another installation may be running, as it is on a machine that has just started.
         options=("--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"),

@@ -274,3 +274,64 @@ def test_java_new_enough_is_found(tmp_path, version, code):
     )
     assert done.returncode == code
     assert (str(home) in done.stdout) is (code == 0)
+
+
+@pytest.fixture
+def without_java(tool, tmp_path, monkeypatch):
+    """A machine without Java, whose package manager brings the given versions, one per call."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    calls = tmp_path / "calls"
+
+    def brings(*versions):
+        steps = "".join(
+            f"{number}) printf '#!/bin/sh\\necho version \\\\\"{version}\\\\\" >&2\\n'"
+            f" > {tmp_path}/java; /bin/chmod +x {tmp_path}/java;;\n"
+            for number, version in enumerate(versions, start=1)
+        )
+        script(
+            tmp_path / "apt-get",
+            f'case "$1" in update) exit 0;; esac\necho "$@" >> {calls}\n'
+            f'case "$(/usr/bin/wc -l < {calls})" in\n{steps}*) exit 1;; esac',
+        )
+        return tool("java"), lambda: [line.split()[-1] for line in calls.read_text().splitlines()]
+
+    return brings
+
+
+def test_java_is_installed_where_it_is_missing(without_java):
+    java, installed = without_java("21.0.1")
+    assert java.find_java() is None
+    found = java.provide()
+    assert found is not None
+    assert found[1] == 21
+    assert installed() == ["default-jre-headless"]
+    assert java.provide() == found
+    assert len(installed()) == 1
+
+
+def test_java_that_the_system_prefers_may_be_too_old(without_java):
+    java, installed = without_java("11.0.2", "17.0.1")
+    found = java.provide()
+    assert found is not None
+    assert found[1] == 17
+    assert installed() == ["default-jre-headless", "openjdk-17-jre-headless"]
+
+
+def test_java_that_cannot_be_had_is_told_with_the_line_to_type(without_java):
+    java, _ = without_java()
+    assert java.provide() is None
+    assert java.explain_missing()[-1].endswith("apt-get install -y default-jre-headless")
+
+
+def test_set_up_goes_on_without_java(tool, tmp_path, monkeypatch, capsys):
+    setup, java = tool("setup"), tool("java")
+    monkeypatch.setattr(java, "provide", lambda: None)
+    for name in ("upgrade_pip", "remove_stale_kernel"):
+        monkeypatch.setattr(setup, name, lambda: None)
+    monkeypatch.setattr(setup, "venv_is_usable", lambda: True)
+    monkeypatch.setattr(setup, "kernel_needs", list)
+    monkeypatch.setattr(setup, "install_package", lambda *, kernel: True)
+    assert setup.set_up(moved=False)["built"]
+    assert "All but Spark works without it" in capsys.readouterr().out
