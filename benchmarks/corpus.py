@@ -23,17 +23,35 @@ def envelope(queue_id: int = 0) -> record.Envelope:
     )
 
 
-def messages(count: int, body_size: int) -> list[Message]:
+def messages(count: int, body_size: int, *, with_client_properties: bool = False) -> list[Message]:
     rng = random.Random(7)
     return [
-        Message(topic=TOPIC, body=rng.randbytes(body_size), tags="TagA", keys=[f"key-{i}"])
+        Message(
+            topic=TOPIC,
+            body=rng.randbytes(body_size),
+            tags="TagA",
+            keys=[f"key-{i}"],
+            properties=client_properties(i) if with_client_properties else {},
+        )
         for i in range(count)
     ]
 
 
-def log_bytes(count: int, body_size: int) -> bytes:
+def client_properties(number: int) -> dict[str, str]:
+    """Return what a client and a broker of RocketMQ write beside tag and keys."""
+    return {
+        "MSG_REGION": "DefaultRegion",
+        "UNIQ_KEY": f"7F00000100002A9F{number:016X}",
+        "CLUSTER": "DefaultCluster",
+        "WAIT": "true",
+        "TRACE_ON": "true",
+    }
+
+
+def log_bytes(count: int, body_size: int, *, with_client_properties: bool = False) -> bytes:
     """Return `count` records behind each other, each sealed for its own place."""
-    encoded, sizes = record.encode_batch(messages(1000, body_size), TOPIC, envelope())
+    some = messages(1000, body_size, with_client_properties=with_client_properties)
+    encoded, sizes = record.encode_batch(some, TOPIC, envelope())
     out = bytearray(bytes(encoded) * (count // 1000))
     position = 0
     for i in range(count):

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cli import dump_bench, start_bench
 from measure import SCALE, Result
-from micro import dispatch_bench, encode_bench, read_bench, scan_bench
+from micro import arrow_bench, dispatch_bench, encode_bench, read_bench, scan_bench
 from store import (
     get_bench,
     idle_bench,
@@ -32,12 +32,14 @@ from store import (
 )
 
 import rocketlake
+from spark import jobs_bench, sink_bench, source_bench
 
 WORKLOADS = {
     **scan_bench.WORKLOADS,
     **encode_bench.WORKLOADS,
     **dispatch_bench.WORKLOADS,
     **read_bench.WORKLOADS,
+    **arrow_bench.WORKLOADS,
     **dump_bench.WORKLOADS,
     **start_bench.WORKLOADS,
     **put_bench.WORKLOADS,
@@ -47,6 +49,9 @@ WORKLOADS = {
     **idle_bench.WORKLOADS,
     **verify_bench.WORKLOADS,
     **start_store_bench.WORKLOADS,
+    **source_bench.WORKLOADS,
+    **sink_bench.WORKLOADS,
+    **jobs_bench.WORKLOADS,
 }
 
 
