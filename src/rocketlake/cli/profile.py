@@ -105,11 +105,14 @@ def profile(
         paths = found.save_tables(Path(tables))
         note(f"{len(paths)} tables in {tables}")
     if out is not None:
-        with opened_out(out, force=force) as stream:
-            stream.write(
-                load("rocketlake.spark.jobs.profile.page.rendering").render(found).encode()
-            )
-        note(f"the page is {out}")
+        _save_page(found, out, force=force)
+
+
+def _save_page(found: "Profile", out: str, *, force: bool) -> None:
+    page = load("rocketlake.spark.jobs.profile.page.rendering").render(found)
+    with opened_out(out, force=force) as stream:
+        stream.write(page.encode())
+    note(f"the page is {out}")
 
 
 def show(found: "Profile") -> None:
