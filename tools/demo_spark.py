@@ -15,7 +15,7 @@ import rocketlake
 from rocketlake import Message, OfflineStore
 from rocketlake.cli import screen
 from rocketlake.spark.jobs import ArchiveReport, archive, profile
-from rocketlake.spark.jobs.profile.running import save_page
+from rocketlake.spark.jobs.profile.page.rendering import render
 from rocketlake.spark.session import command_session
 
 KEY = "o-1000"
@@ -55,7 +55,7 @@ def run_pipeline(console: Console, step: Step, store: Path, data: Path) -> Path:
             console, "A profile of the store", f"rocketlake profile {store.name} --out report.html"
         )
         report = data / "report.html"
-        save_page(profile(spark, str(store)), report)
+        report.write_text(render(profile(spark, str(store))), encoding="utf-8")
     return report
 
 
