@@ -68,21 +68,25 @@ class StoreArguments:
         return options
 
 
+commitlog_option = click.option(
+    "--commitlog",
+    metavar="DIR[,DIR…]",
+    help="Directories of the commit log, if it does not lie in STORE/commitlog.",
+)
+options_option = click.option(
+    "--options",
+    "options_",
+    metavar="FILE|JSON",
+    help="The broker.conf the store was written with, or its keys as a JSON object.",
+)
+
+
 def takes_store(command: F) -> F:
     """Give a command the argument STORE and the two options that go with it."""
 
     @click.argument("store", metavar="STORE")
-    @click.option(
-        "--commitlog",
-        metavar="DIR[,DIR…]",
-        help="Directories of the commit log, if it does not lie in STORE/commitlog.",
-    )
-    @click.option(
-        "--options",
-        "options_",
-        metavar="FILE|JSON",
-        help="The broker.conf the store was written with, or its keys as a JSON object.",
-    )
+    @commitlog_option
+    @options_option
     @functools.wraps(command)
     def wrapped(
         *, store: str, commitlog: str | None, options_: str | None, **rest: object

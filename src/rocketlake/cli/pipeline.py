@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import note
+from rocketlake.cli.opening import commitlog_option, note, options_option
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
 
 if TYPE_CHECKING:  # importing it takes long
@@ -28,17 +28,8 @@ def pipeline() -> None:
 )
 @click.option("--sink", "sink_topic", metavar="TOPIC", help="Write silver's rows to this topic.")
 @click.option("--sink-store", metavar="STORE", help="In this store; else in one below DIR.")
-@click.option(
-    "--commitlog",
-    metavar="DIR[,DIR…]",
-    help="Directories of the commit log, if it does not lie in STORE/commitlog.",
-)
-@click.option(
-    "--options",
-    "options_",
-    metavar="FILE|JSON",
-    help="The broker.conf the store was written with, or its keys as a JSON object.",
-)
+@commitlog_option
+@options_option
 @click.option("-f", "--force", is_flag=True, help="Write into DIR even if it is not empty.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 def init(

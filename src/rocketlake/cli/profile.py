@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from rocketlake.cli import screen
 from rocketlake.cli.export import opened_out
-from rocketlake.cli.opening import note
+from rocketlake.cli.opening import commitlog_option, note, options_option
 from rocketlake.cli.selecting import TimeType
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
 
@@ -35,17 +35,8 @@ _TOPICS_SHOWN = 10
     help="So many topics are looked at closely, with so many tags each; so many keys.",
 )
 @click.option("--no-keys", is_flag=True, help="Leave out the pass over message keys.")
-@click.option(
-    "--commitlog",
-    metavar="DIR[,DIR…]",
-    help="Directories of the commit log, if it does not lie in STORE/commitlog.",
-)
-@click.option(
-    "--options",
-    "options_",
-    metavar="FILE|JSON",
-    help="The broker.conf the store was written with, or its keys as a JSON object.",
-)
+@commitlog_option
+@options_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read.")
 @takes_spark
 def profile(
