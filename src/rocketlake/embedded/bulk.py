@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,6 +40,9 @@ from rocketlake.store.api import AppendRequest
 from rocketlake.store.lanes import Lanes
 from rocketlake.store.options import Choice, StoreOptions, embedded, keeping
 from rocketlake.store.record_shape import RecordShape
+
+# Why: the disk works while more is appended, instead of all at once at the end.
+_FLUSH_STEP: Final = 32 << 20
 
 
 class LanePlan(Struct, frozen=True):
@@ -119,6 +123,7 @@ class BulkStore(Closing):
         self._engine = engine
         self._desk = parts.desk
         self._is_wrapped = engine is not self.core
+        self._unflushed = 0
 
     @property
     def log_bounds(self) -> tuple[int, int]:
@@ -183,6 +188,10 @@ class BulkStore(Closing):
             StoreError: something cannot be put; what was appended before stays.
         """
         count = 0
+        self._unflushed += len(records)
+        if self._unflushed >= _FLUSH_STEP:
+            self._unflushed = 0
+            self.core.parts.log_parts.flusher.wakeup()
         while position < len(records):
             failpoint.hit("piece.before")
             done = self.core.bulk.append(records, position, lanes)

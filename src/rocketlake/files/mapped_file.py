@@ -133,6 +133,11 @@ class MappedFile(HeldResource):
         return self.wrote if self._write_buffer is None else self.committed
 
     @property
+    def has_write_buffer(self) -> bool:
+        """Whether appended bytes are held back until they are committed."""
+        return self._write_buffer is not None
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing more can be appended."""
         return self.wrote == self.size
@@ -204,15 +209,21 @@ class MappedFile(HeldResource):
         """Append as `append` does, by a call to the system: for many bytes and pages not touched.
 
         Raises:
-            DiskFullError: there is no space; the file is as before.
+            DiskFullError, FileAccessError: they cannot be written; the file is as before, but for
+                bytes behind its end that the next `reserve` makes zeros.
         """
         assert self._write_buffer is None, f"{self!r} is written through a buffer"
         end = self.wrote + len(data)
         if end > self.size:
             return False
         self.reserve(len(data))
-        with self._writer() as writer:
-            writer.write(self.wrote, data)
+        try:
+            with self._writer() as writer:
+                writer.write(self.wrote, data)
+        except BaseException:
+            # Some of it may be there, and would look like what was appended.
+            self.allocated, self._owes_zeros = self.wrote, True
+            raise
         self.wrote = end
         return True
 

@@ -203,27 +203,31 @@ class CommitLog:
         """
         with self._lock:
             self.tail.lock_since_ms = now = self._now_ns() // _NS_PER_MS
-            count, stop, is_fresh = 0, BulkStop.DONE, False
+            count, stop, is_fresh, is_large = 0, BulkStop.DONE, False, False
             lanes.load()
             try:
                 while True:
                     file = self._file or self._next_file()
-                    at = file.wrote
+                    is_direct = file.has_write_buffer or is_large
+                    window = file.buffer[file.wrote :] if is_direct else lanes.window(file)
                     stop_code, rows, position, size = append_rows(
-                        *(file.buffer, at, records, position, lanes.table, lanes.offsets),
-                        *(file.base_offset + at, now, with_crc),
+                        *(window, 0, records, position, lanes.table, lanes.offsets),
+                        *(file.base_offset + file.wrote, now, with_crc),
                     )
                     stop = BulkStop(stop_code)
                     if size:
-                        self._keep_rows(file, at + size, now, lanes)
+                        self._keep_rows(file, window[:size], now, lanes, is_direct=is_direct)
                     count += rows
                     if stop is not BulkStop.FULL:
                         return Appended(stop, count, position)
+                    if len(window) < file.append_room + size:
+                        is_large = not size  # the window is too small, not the file
+                        continue
                     if is_fresh and not size:
                         reason = "a staged record does not fit into a commit-log file"
                         return Appended(BulkStop.BAD, count, position, reason)
                     self._roll(file)
-                    is_fresh = True
+                    is_fresh, is_large = True, False
             except _NoFileError as error:
                 return Appended(stop, count, position, str(error))
             finally:
@@ -375,11 +379,20 @@ class CommitLog:
             tuple(ends),
         )
 
-    def _keep_rows(self, file: MappedFile, wrote: int, now: int, lanes: Lanes) -> None:
-        file.wrote = wrote
+    def _keep_rows(
+        self, file: MappedFile, rows: memoryview, now: int, lanes: Lanes, *, is_direct: bool
+    ) -> None:
+        if is_direct:
+            file.wrote += len(rows)
+        else:
+            try:
+                file.append_by_call(rows)
+            except RocketLakeError as error:
+                self._let_go()  # the next append looks what is behind the last record
+                raise _NoFileError(str(error)) from error
         file.store_timestamp = now
         lanes.keep()
-        if wrote > self.tail.ahead_at:
+        if is_direct and file.wrote > self.tail.ahead_at:
             self._look_ahead()
 
     def _too_large(self, size: int) -> PutReceipt:

@@ -7,10 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.format.bulk import BulkStop
 from rocketlake.store.queue_offsets import QueueSlot
 
 _FIRST, _COUNT, _TURN, _BYTES = range(4)
+# Why: small enough to stay in the processor's cache between sealing and writing.
+_WINDOW: Final = 512 << 10
 BY_HAND: Final = 0
 """How many queues a lane has whose records are put one by one."""
 
@@ -49,11 +52,20 @@ class Lanes:
         self.table: npt.NDArray[np.int64] = np.zeros((len(lanes), 4), np.int64)
         self._lane_of: list[int] = []
         self._counts = [0] * len(lanes)
+        self._window = memoryview(bytearray(_WINDOW))
         first = 0
         for number, lane in enumerate(lanes):
             self.table[number] = (first, len(lane.slots), lane.turn, 0)
             self._lane_of += [number] * len(lane.slots)
             first += len(lane.slots)
+
+    def window(self, file: MappedFile) -> memoryview:
+        """Return memory for the next records of a file: less than there is room for, or as much.
+
+        Why: from there they are written by a call to the system. Pages of a map that nobody has
+        touched yet are each filled with zeros first, and cost several times as much.
+        """
+        return self._window[: file.append_room]
 
     def load(self) -> None:
         """Take the next queue offsets of all queues."""
