@@ -9,6 +9,7 @@ from the intent's offset on, and the rest is appended.
 import logging
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -55,15 +56,17 @@ class Committer:
             log.info("rows are in the store already write=%s", key)
             self._sweeper.sweep(key, files)
             return 0
-        with self._open() as store:
-            for mark in self._marks.pending():
-                self._finish_other(store, mark, key)
-            rows = 0
-            if not self._is_done(key) and files:
-                rows = self._append(store, self._start(store, key, files), is_new=True)
-            elif files:
-                log.info("a killed commit was finished, the new rows are left out write=%s", key)
-        self._sweeper.sweep(key, files)
+        with ThreadPoolExecutor(1, "rocketlake-sweep") as pool:
+            with self._open() as store:
+                for mark in self._marks.pending():
+                    self._finish_other(store, mark, key)
+                rows = 0
+                if not self._is_done(key) and files:
+                    rows = self._append(store, self._start(store, key, files), is_new=True)
+                elif files:
+                    log.info("a killed commit was finished, new rows are left out write=%s", key)
+                swept = pool.submit(self._sweeper.sweep, key, files)  # while the store closes
+            swept.result()
         return rows
 
     def abort(self, files: Sequence[StagedFile], folder: Path | None = None) -> None:

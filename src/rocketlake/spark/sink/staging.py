@@ -10,6 +10,7 @@ The checksum of the footer stands for the whole file.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from struct import Struct as Layout
 from types import TracebackType
@@ -28,6 +29,8 @@ from rocketlake.store.record_shape import RecordShape
 _TAIL: Final = Layout("<II8s")
 _MAGIC: Final = b"RLSTAGE1"
 SUFFIX: Final = ".rows"
+# Why: the disk works while rows are encoded, instead of all at once at the end.
+_SYNC_STEP: Final = 32 << 20
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -88,6 +91,9 @@ class StageWriter:
         self._path = folder / f"{partition:05d}-{new_token()}{SUFFIX}"
         self._part = self._path.with_suffix(".part")
         self._end = 0
+        self._synced = 0
+        self._syncing: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(1, "rocketlake-staging")
         self.pieces: list[Piece] = []
         ops.mkdirs(folder)
         self._writer: Writer | None = ops.create(self._part, 0)
@@ -101,6 +107,7 @@ class StageWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._pool.shutdown(cancel_futures=True)
         if self._writer is not None:
             self._writer.close()
             self._ops.unlink(self._part)
@@ -117,13 +124,22 @@ class StageWriter:
         self._writer.write(self._end, records)
         self.pieces.append(Piece(self._end, len(records), crc31(records), rows))
         self._end += len(records)
+        if self._end - self._synced >= _SYNC_STEP:
+            self._synced = self._end
+            self._syncing.append(self._pool.submit(self._writer.sync))
 
     def finish(self, footer: Footer) -> StagedFile:
-        """Bring the file to disk and give it its name."""
+        """Bring the file to disk and give it its name.
+
+        Raises:
+            FlushFailedError: it may not be there.
+        """
         assert self._writer is not None, "not finished"
         data = msgspec.json.encode(footer)
         crc = crc31(data)
         self._writer.write(self._end, data + _TAIL.pack(len(data), crc, _MAGIC))
+        for each in self._syncing:
+            each.result()  # the system tells of a failed write only once
         self._writer.sync()
         self._writer.close()
         self._writer = None

@@ -8,6 +8,7 @@ properties, behind the others.
 # ruff: noqa: ANN401 - Arrow ships no types
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from rocketlake.model import properties as names
 
 _NAME_END: Final = "\x01"
 _END: Final = "\x02"
-_RESERVED: Final = pa.array([names.DELAY, names.WAIT, names.RECORD_CRC])
+_RESERVED: Final = (names.DELAY, names.WAIT, names.RECORD_CRC)
 _RESERVED_PREFIXES: Final = ("TIMER_", "INNER_")
 
 Mask = npt.NDArray[np.bool_]
@@ -105,9 +106,10 @@ class _Maker:
         self._parts.append(pc.fill_null(pc.binary_join(lists, ""), ""))
 
     def _note_names(self, keys: Any, starts: Ints) -> None:
-        reserved = pc.is_in(keys, _RESERVED)
-        for prefix in _RESERVED_PREFIXES:
-            reserved = pc.or_(reserved, pc.starts_with(keys, prefix))
+        # Why: no set of values for `is_in`; to make one, Arrow imports pandas.
+        tests = [pc.equal(keys, name) for name in _RESERVED]
+        tests += [pc.starts_with(keys, prefix) for prefix in _RESERVED_PREFIXES]
+        reserved = reduce(pc.or_, tests)
         self._special = self._rows_of(reserved, starts)
         for name in (names.UNIQUE_KEY, names.KEYS, names.TAGS):
             found = self._rows_of(pc.equal(keys, name), starts)
