@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import StoreError
-from rocketlake.format.record import RecordColumns, reason_text
+from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.reading.filtering import LogFilter, RecordFilter
 from rocketlake.spark.reading.options import SourceOptions
@@ -21,6 +21,7 @@ from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill, split, weigh
 from rocketlake.spark.reading.walking import Gap, walk_past
 from rocketlake.spark.schema import arrow_schema
+from rocketlake.spark.worker_process import settle_worker
 from rocketlake.store.offline.log import MISSING
 from rocketlake.store.offline.queues import PLACE_DTYPE, Places
 
@@ -97,13 +98,17 @@ def read_partition(
     """
     if not isinstance(partition, Partition):
         return  # Spark's own, in place of none
+    settle_worker()
     part = partition.part
     assert isinstance(part, QueuePart | PlacesPart | LogPart), "messages are read of no other"
     wanted = RecordFilter(options)
     if isinstance(part, LogPart):
         wanted = LogFilter(options, part.seats)
+    checks = part.store.checks
+    if "body" not in schema.names:
+        checks &= ~Check.BODY_CRC  # what nobody asked for is not looked at
     with ExecutorLog(part.store) as source:
-        reader = _PartReader(source, options, wanted)
+        reader = _PartReader(source, options, wanted, checks)
         maker = BatchMaker(
             arrow_schema(schema),
             is_raw_body=options.raw_body,
@@ -128,11 +133,13 @@ Found: TypeAlias = tuple[RecordColumns, npt.NDArray[np.int64] | None]
 class _PartReader:
     """Reads the records of a part, in the order of the log."""
 
-    def __init__(self, source: ExecutorLog, options: SourceOptions, wanted: RecordFilter) -> None:
+    def __init__(
+        self, source: ExecutorLog, options: SourceOptions, wanted: RecordFilter, checks: int
+    ) -> None:
         self._log = source.log
         self._damage = source.damage
         self._files = UnitFiles(source.ref.path, source.readers)
-        self._checks = source.ref.checks
+        self._checks = checks
         self._planned_min = source.ref.log_min_offset
         self._options = options
         self._wanted = wanted

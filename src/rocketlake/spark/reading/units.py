@@ -54,15 +54,21 @@ class UnitFiles:
     def __init__(self, root: str | Path, readers: Readers) -> None:
         self._root = Path(root)
         self._readers = readers
+        self._paths: dict[tuple[bool, str, int, int], Path] = {}
 
     def path(self, run: UnitRun, index: int) -> tuple[Path, int]:
         """Return the file of a unit, and where in it the unit lies."""
         kind = run.kind
         per_file = run.file_size // kind.unit_size
-        family = names.BATCH_CONSUME_QUEUE if run.is_batch else names.CONSUME_QUEUE
-        name = names.offset_name(index // per_file * run.file_size)
-        place = self._root / family / run.topic / str(run.queue_id) / name
-        return place, index % per_file * kind.unit_size
+        number, rest = divmod(index, per_file)
+        seat = (run.is_batch, run.topic, run.queue_id, number)
+        path = self._paths.get(seat)  # to make one takes longer than to read a unit
+        if path is None:
+            family = names.BATCH_CONSUME_QUEUE if run.is_batch else names.CONSUME_QUEUE
+            name = names.offset_name(number * run.file_size)
+            path = self._root / family / run.topic / str(run.queue_id) / name
+            self._paths[seat] = path
+        return path, rest * kind.unit_size
 
     def read(self, run: UnitRun, index: int, count: int) -> Places:
         """Return up to `count` units from an index on, at most those of one file."""

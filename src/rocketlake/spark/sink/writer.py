@@ -22,6 +22,7 @@ from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import RowEncoder
 from rocketlake.spark.sink.staging import Footer, StagedFile, StageWriter
+from rocketlake.spark.worker_process import settle_worker
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -139,6 +140,7 @@ def stage(
         BadRowError: a row cannot be a message; nothing is left behind.
         FileAccessError: the staging path cannot be written.
     """
+    settle_worker()
     encoder = RowEncoder(plan, partition, clock or SystemClock())
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
