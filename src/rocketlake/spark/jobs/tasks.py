@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rocketlake.errors import StoreNotFoundError
 from rocketlake.spark.wording import reworded
+from rocketlake.spark.worker_process import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 
 _TASKS_MAX: Final = 256
+_TASKS_PER_CORE: Final = 4
 
 
 def session() -> "SparkSession":
@@ -54,7 +56,7 @@ def map_on(
     """
     if not arguments:
         return []
-    count = min(len(arguments), _TASKS_MAX)
+    count = min(len(arguments), _tasks_max(spark))
     bounds = [len(arguments) * number // count for number in range(count + 1)]
     pieces = [list(arguments[bounds[n] : bounds[n + 1]]) for n in range(count)]
     try:
@@ -67,10 +69,23 @@ def map_on(
     return [value for n in range(count) for value in pickle.loads(found[n])]  # noqa: S301
 
 
+def _tasks_max(spark: "SparkSession") -> int:
+    """Return how many tasks are enough for all cores; each costs some 50 ms."""
+    from rocketlake.spark.session import is_connect  # noqa: PLC0415 - not on executors
+
+    if is_connect(spark):
+        return _TASKS_MAX
+    context = spark.sparkContext
+    # A cluster may get more cores while the job runs.
+    is_fixed = str(context.master).startswith("local[") or context.master == "local"
+    return context.defaultParallelism * _TASKS_PER_CORE if is_fixed else _TASKS_MAX
+
+
 def _task(
     action: Callable[[Argument], Value], pieces: Sequence[Sequence[Argument]]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
+        settle_worker()
         for batch in batches:
             numbers = batch.column(0)
             values = [

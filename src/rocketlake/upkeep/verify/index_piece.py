@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, field
 
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format import layout
@@ -20,45 +19,63 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
-class IndexReport(Struct):
-    """What is wrong with a file, and where in it the files of the log begin."""
-
-    faults: list[Fault] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    """For each file of the log, the first entry of a record in it or behind."""
-
-
 def check_index_file(
     place: IndexPlace,
-    bases: list[int],
     on_bytes: Callable[[int], None] | None = None,
     ops: FileOps | None = None,
-) -> IndexReport:
-    """Check one file; `bases` are the offsets where the files of the log begin."""
+) -> list[Fault]:
+    """Check one file, and return what is wrong with it."""
     readers = Readers(ops or PosixFileOps())
     try:
-        return _IndexPiece(place, readers).run(bases)
+        return _IndexPiece(place, readers).run()
     finally:
         readers.close()
         if on_bytes is not None:
             on_bytes(place.size)
 
 
+def find_starts(place: IndexPlace, bases: list[int], ops: FileOps | None = None) -> list[int]:
+    """Return, for each file of the log, the first entry of a record in it or behind.
+
+    `bases` are the offsets where the files of the log begin.
+    """
+    readers = Readers(ops or PosixFileOps())
+    try:
+        ordered = _without_outliers(_entries(place, readers, "physical_offset")[0])
+    finally:
+        readers.close()
+    starts: list[int] = (np.searchsorted(ordered, np.array(bases, np.int64)) + 1).tolist()
+    return starts
+
+
+def _entries(place: IndexPlace, readers: Readers, *fields: str) -> list[Int64s]:
+    """Read fields of all entries, part by part."""
+    begin, end = place.position(1), min(place.position(place.count), place.size)
+    step = _READ // layout.INDEX_ENTRY_SIZE * layout.INDEX_ENTRY_SIZE
+    parts: list[list[Int64s]] = [[np.empty(0, np.int64)] for _ in fields]
+    for position in range(begin, end, step):
+        data = readers.read(place.path, position, min(step, end - position))
+        entries = np.frombuffer(data, ENTRY_DTYPE, len(data) // layout.INDEX_ENTRY_SIZE)
+        for found, name in zip(parts, fields, strict=True):
+            found.append(entries[name].astype(np.int64))
+    return [np.concatenate(found) for found in parts]
+
+
 class _IndexPiece:
     def __init__(self, place: IndexPlace, readers: Readers) -> None:
         self._place = place
         self._readers = readers
-        self._report = IndexReport()
+        self._faults: list[Fault] = []
 
-    def run(self, bases: list[int]) -> IndexReport:
-        place, report = self._place, self._report
+    def run(self) -> list[Fault]:
+        place = self._place
         if place.count <= 1:
-            report.starts = [1] * len(bases)
             if not place.is_growing:
                 self._check_empty()
                 self._check_zeros(layout.INDEX_HEADER_SIZE)
-            return report
-        hashes, places, previous = self._entries()
+            return self._faults
+        fields = ("key_hash", "physical_offset", "previous")
+        hashes, places, previous = _entries(place, self._readers, *fields)
         if len(hashes) < place.count - 1:
             self._fault(place.size, f"{place.count - 1} entries do not fit into the file")
         if len(hashes):
@@ -68,9 +85,7 @@ class _IndexPiece:
         self._check_zeros(place.position(0), place.position(1))
         if not place.is_growing:
             self._check_zeros(place.position(place.count))
-        ordered = _without_outliers(places)
-        report.starts = (np.searchsorted(ordered, np.array(bases, np.int64)) + 1).tolist()
-        return report
+        return self._faults
 
     def _check_empty(self) -> None:
         """A file without entries repeats in its header where the one before it ended."""
@@ -83,21 +98,6 @@ class _IndexPiece:
         if not is_good or (before is not None and times[0] != max(before, 0)):
             self._fault(0, "the header of a file without entries names some")
 
-    def _entries(self) -> tuple[Int32s, Int64s, Int32s]:
-        """Read hash, offset and chain of all entries, part by part."""
-        place = self._place
-        begin, end = place.position(1), min(place.position(place.count), place.size)
-        step = _READ // layout.INDEX_ENTRY_SIZE * layout.INDEX_ENTRY_SIZE
-        parts = [np.empty(0, ENTRY_DTYPE)]
-        for position in range(begin, end, step):
-            data = self._readers.read(place.path, position, min(step, end - position))
-            parts.append(np.frombuffer(data, ENTRY_DTYPE, len(data) // layout.INDEX_ENTRY_SIZE))
-        return (
-            np.concatenate([part["key_hash"].astype(np.int32) for part in parts]),
-            np.concatenate([part["physical_offset"].astype(np.int64) for part in parts]),
-            np.concatenate([part["previous"].astype(np.int32) for part in parts]),
-        )
-
     def _fault(self, position: int, text: str) -> None:
         path = self._place.path
         fault = Fault(
@@ -107,7 +107,7 @@ class _IndexPiece:
             kind=Kind.INDEX,
             about=path.name,
         )
-        self._report.faults.append(fault)
+        self._faults.append(fault)
 
     def _check_order(self, places: Int64s) -> None:
         for row in np.flatnonzero(places[1:] < places[:-1]).tolist():
@@ -129,7 +129,7 @@ class _IndexPiece:
 
     # --- chains --------------------------------------------------------------------------------
 
-    def _check_chains(self, hashes: Int32s, previous: Int32s) -> None:
+    def _check_chains(self, hashes: Int64s, previous: Int64s) -> None:
         """Each entry is named once, by its slot or by a later entry of the same slot.
 
         That is the whole proof: a chain then goes down through all entries of its slot.
@@ -137,7 +137,7 @@ class _IndexPiece:
         place, count = self._place, len(hashes)
         for row in np.flatnonzero(hashes < 0).tolist():
             self._fault(place.position(row + 1), f"entry {row + 1} has the hash {hashes[row]}")
-        slot_of = hashes.astype(np.int64) % place.slots
+        slot_of = hashes % place.slots
         numbers = np.arange(1, count + 1, dtype=np.int64)
         chained = previous != 0
         good = (previous >= 0) & (previous < numbers)
@@ -170,7 +170,7 @@ class _IndexPiece:
         named += np.bincount(values[fits], minlength=len(named))
         return bool(fits.all())
 
-    def _tell_chains(self, previous: Int32s, good: npt.NDArray[np.bool_]) -> None:
+    def _tell_chains(self, previous: Int64s, good: npt.NDArray[np.bool_]) -> None:
         for row in np.flatnonzero(~good).tolist():
             text = f"entry {row + 1} is chained to {previous[row]}, which is not of its slot"
             self._fault(self._place.position(row + 1), text)

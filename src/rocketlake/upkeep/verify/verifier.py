@@ -28,7 +28,7 @@ from rocketlake.store.offline.damage import Finding
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.verify import places as looking
 from rocketlake.upkeep.verify.findings import Fault, Ledger, Pending
-from rocketlake.upkeep.verify.index_piece import IndexReport, check_index_file
+from rocketlake.upkeep.verify.index_piece import check_index_file, find_starts
 from rocketlake.upkeep.verify.judging import Judge
 from rocketlake.upkeep.verify.leftovers import Ends, QueueReport, check_leftovers, merged_runs
 from rocketlake.upkeep.verify.log_piece import LogReport, check_log_file
@@ -39,6 +39,7 @@ Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Returns what a function makes of each of some arguments, in order; both can be sent elsewhere."""
 
 WHAT: Final = frozenset({"log", "queues", "index", "tables"})
+_FEW_UNITS: Final = 1 << 20  # are looked at in less time than it takes to send them elsewhere
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
@@ -124,12 +125,9 @@ class Verifier:
         ledger = self.ledger
         ledger.add(found.faults)
         with ThreadPoolExecutor(self._options.workers, thread_name_prefix="verify") as pool:
-            mapper = self._mapper or (lambda action, arguments: list(pool.map(action, arguments)))
-            work = _Work(found, mapper, on_bytes)
-            index_reports = work.index()
-            for report in index_reports:
-                ledger.add(report.faults)
-            log_reports = work.log(index_reports)
+            work = _Work(found, pool, self._mapper, on_bytes)
+            index_faults, log_reports = work.files()
+            ledger.add(index_faults)
             judge = Judge(found, log_reports, ledger)
             self.layout, self.judge = found, judge
             judge.judge_log()
@@ -181,44 +179,51 @@ class _Work:
     def __init__(
         self,
         found: Layout,
-        mapper: Mapper,
+        pool: ThreadPoolExecutor,
+        mapper: Mapper | None,
         on_bytes: Callable[[int], None] | None,
     ) -> None:
         self._found = found
-        self._map = mapper
+        self._pool = pool
+        self._map = mapper or self._map_here
         self._on_bytes = on_bytes
 
-    def index(self) -> list[IndexReport]:
-        bases = [file.base_offset for file in self._found.log_files]
-        check = partial(_check_index, bases=bases, on_bytes=self._on_bytes)
-        return self._map(check, self._found.index)
+    def _map_here(self, action: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
+        return list(self._pool.map(action, pieces))
 
-    def log(self, index_reports: Sequence[IndexReport]) -> list[LogReport]:
-        check = partial(_check_log, self._found, on_bytes=self._on_bytes)
-        return self._map(check, list(enumerate(index_starts(self._found, index_reports))))
+    def files(self) -> tuple[list[Fault], list[LogReport]]:
+        """Check the files of index and log, all at a time."""
+        found = self._found
+        bases = [file.base_offset for file in found.log_files]
+        starts = self._map_here(partial(find_starts, bases=bases), found.index)
+        check = partial(_check_file, found, on_bytes=self._on_bytes)
+        # Order: an index file takes longest.
+        done = self._map(check, [*found.index, *enumerate(index_starts(found, starts))])
+        count = len(found.index)
+        return [fault for faults in done[:count] for fault in faults], done[count:]
 
     def queues(self, log_reports: Sequence[LogReport], judge: Judge) -> list[QueueReport]:
         runs = [report.seats.runs for report in log_reports]
         check = partial(_check_queue, self._found, ends=judge.ends())
-        return self._map(
-            check,
-            [(queue, list(merged_runs(runs, queue.number))) for queue in self._found.queues],
-        )
+        pieces = [(queue, list(merged_runs(runs, queue.number))) for queue in self._found.queues]
+        left = sum(_units_left(*piece) for piece in pieces)
+        return (self._map_here if left <= _FEW_UNITS else self._map)(check, pieces)
 
 
-def _check_index(
-    place: IndexPlace, *, bases: list[int], on_bytes: Callable[[int], None] | None
-) -> IndexReport:
-    return check_index_file(place, bases, on_bytes)
-
-
-def _check_log(
+def _check_file(
     found: Layout,
-    piece: tuple[int, tuple[int, int]],
+    piece: IndexPlace | tuple[int, tuple[int, int]],
     *,
     on_bytes: Callable[[int], None] | None,
-) -> LogReport:
+) -> list[Fault] | LogReport:
+    if isinstance(piece, IndexPlace):
+        return check_index_file(piece, on_bytes)
     return check_log_file(found, *piece, on_bytes=on_bytes)
+
+
+def _units_left(queue: QueuePlace, runs: list[tuple[int, int]]) -> int:
+    """Return how many units no record has confirmed, about."""
+    return queue.end_index - queue.first_index - sum(stop - first for first, stop in runs)
 
 
 def _check_queue(
@@ -227,12 +232,12 @@ def _check_queue(
     return check_leftovers(found, *piece, ends)
 
 
-def index_starts(found: Layout, reports: Sequence[IndexReport]) -> Iterator[tuple[int, int]]:
+def index_starts(found: Layout, starts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
     """Yield, for each file of the log, the index file and entry that its keys begin with."""
     for number in range(len(found.log_files)):
-        for file, report in enumerate(reports):
-            if report.starts[number] < found.index[file].count:
-                yield file, report.starts[number]
+        for file, entries in enumerate(starts):
+            if entries[number] < found.index[file].count:
+                yield file, entries[number]
                 break
         else:
             yield len(found.index), 1
