@@ -19,7 +19,7 @@ from store import our_store
 
 from rocketlake.model.message import Message
 
-BYTES = 1 << 30
+BYTES = {"rebuild": 1 << 30, "verify": 4 << 30}  # a few seconds of work for each
 FILE_SIZE = 64 << 20
 BODY = 1024
 TOPICS = 4
@@ -80,7 +80,7 @@ def _figure(job: str) -> Iterator[Result]:
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "store"
-        size = _write(folder)
+        size = _write(folder, scaled(BYTES[job], least=4 << 20))
         crc = [_run(_CRC, folder, cores, job) for cores in (1, 2)]
         ran = [_run(_JOB, folder, cores, job) for cores in (1, 2)]
     if None in (*crc, *ran):
@@ -102,9 +102,8 @@ def _run(code: str, folder: Path, cores: int, job: str) -> float | None:
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _write(folder: Path) -> int:
+def _write(folder: Path, total: int) -> int:
     """Fill a store with messages of a few topics and queues, each with a key."""
-    total = scaled(BYTES, least=4 << 20)
     body = our_store.body_of(BODY)
     with our_store.opened(folder, file_size=min(FILE_SIZE, total // 4)) as store:
         for topic in range(TOPICS):

@@ -217,6 +217,7 @@ class CommitLog:
                     stop = BulkStop(stop_code)
                     if size:
                         self._keep_rows(file, window[:size], now, lanes, is_direct=is_direct)
+                        is_fresh = False
                     count += rows
                     if stop is not BulkStop.FULL:
                         return Appended(stop, count, position)

@@ -101,6 +101,21 @@ def test_rows_are_the_same_bytes_as_puts(tmp_path: Path, case: str) -> None:
     assert_sound(tmp_path / "sink")
 
 
+@pytest.mark.parametrize("file_size", [1_500_000, 64 << 20])
+def test_rows_larger_than_the_window_they_are_sealed_in(tmp_path: Path, file_size: int) -> None:
+    rng = random.Random(file_size)
+    sizes = [700_000, *[rng.choice((10, 40_000, 200_000, 524_000)) for _ in range(40)], 900_000]
+    rows = [{"body": bytes([n]) * size} for n, size in enumerate(sizes)]
+    conf = {"mappedFileSizeCommitLog": file_size}
+    Sink(tmp_path / "sink", ManualClock(NOW), options=json.dumps(conf)).write(stream(0), rows)
+    put_all(tmp_path / "put", conf, rows)
+    ours, theirs = (
+        bytes_of(tmp_path / name, [tmp_path / name / "commitlog"]) for name in ("sink", "put")
+    )
+    assert [name for name in theirs if ours[name] != theirs[name]] == []
+    assert_sound(tmp_path / "sink")
+
+
 def test_rows_of_batch_topics_and_plug_ins_are_put_one_by_one(tmp_path: Path) -> None:
     rows = [{"body": b"%d" % n, "tags": "t", "ordering_key": f"{n}"} for n in range(50)]
     conf = {"messageStorePlugIn": "sink_plug_in.Upper"}

@@ -74,6 +74,16 @@ def test_a_corrupt_record_in_the_middle(tmp_path: Path, options: dict[str, str])
         assert numbers(path, onDamage="skip", minPartitions=parts, **options) == wanted
 
 
+def test_a_damaged_body_hurts_only_who_asks_for_bodies(tmp_path: Path) -> None:
+    path = StoreBuilder(tmp_path / "s", log_file_size=1000).records(30).flip_body(12).write()
+    with pytest.raises(StoreError, match="a record does not have its checksum"):
+        numbers(path, topic="T")
+    few = ("queue_offset", "broker", "physical_offset")
+    for options in ({"topic": "T"}, {}):
+        found = read_rows(path, columns=few, **options)
+        assert [row["queue_offset"] for row in found] == list(range(30))
+
+
 def test_table_log_shows_a_corrupt_record_with_the_reason(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "s", log_file_size=1000).records(30)
     place = builder.placed[12]

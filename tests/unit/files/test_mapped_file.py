@@ -106,6 +106,23 @@ def test_append_by_call_is_seen_like_any_other(make, path, traits):
     assert file.wrote == 8
 
 
+@pytest.mark.parametrize("traits", [LOG_FILES, QUEUE_FILES])
+def test_what_a_failed_call_left_is_made_zeros_by_the_next_reserve(make, ops, path, traits):
+    file = make(traits)
+    file.append(b"abc")
+    ops.faults["write"] = FileAccessError(str(path), "write failed")
+    with pytest.raises(FileAccessError):
+        file.append_by_call(b"defg")
+    ops.faults.clear()
+    with path.open("r+b") as half:  # the system may have written some of it
+        half.seek(3)
+        half.write(b"defg")
+    assert file.wrote == 3
+    file.reserve(1)
+    file.append(b"h")
+    assert path.read_bytes()[:8] == b"abch" + bytes(4)
+
+
 def test_sparse_file_takes_space_in_steps(make, path):
     size = 1 << 20
     file = make(QUEUE_FILES, size=size)

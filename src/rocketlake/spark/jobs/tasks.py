@@ -19,7 +19,7 @@ Argument = TypeVar("Argument")
 Value = TypeVar("Value")
 
 _TASKS_MAX: Final = 256
-_TASKS_PER_CORE: Final = 4
+_TASKS_PER_CORE: Final = 3
 
 
 def session() -> "SparkSession":

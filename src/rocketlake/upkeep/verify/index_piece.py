@@ -14,6 +14,7 @@ from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.places import IndexPlace
 
 _READ: Final = 8 << 20
+_NOT_ZERO: Final = "bytes that are not zero where no entry is"
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -188,14 +189,15 @@ class _IndexPiece:
 
     def _check_zeros(self, begin: int, end: int | None = None) -> None:
         """Nothing was ever written behind the last entry, nor into entry 0."""
+        path = self._place.path
         end = self._place.size if end is None else end
-        for position in range(begin, end, _READ):
-            wanted = min(_READ, end - position)
-            data = np.frombuffer(self._readers.read(self._place.path, position, wanted), np.uint8)
-            if data.any():
-                at = position + int(np.flatnonzero(data)[0])
-                self._fault(at, "bytes that are not zero where no entry is")
-                return
+        for first, last in self._readers.ranges(path, begin, end):
+            for position in range(first, last, _READ):
+                data = self._readers.read(path, position, min(_READ, last - position))
+                found = np.flatnonzero(np.frombuffer(data, np.uint8))
+                if len(found):
+                    self._fault(position + int(found[0]), _NOT_ZERO)
+                    return
 
 
 def _without_outliers(places: Int64s) -> Int64s:
