@@ -5,7 +5,7 @@ import msgspec
 
 from rocketlake.cli.job_selecting import pairs, sized
 from rocketlake.cli.opening import note
-from rocketlake.cli.screen import Bars, console, table
+from rocketlake.cli.screen import Bars, console, print_report, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
@@ -119,11 +119,7 @@ def archive(
             report = run_archive(session, plan, on_progress=show)
         else:  # a run was killed, and must be finished before anything is planned
             report = finish(session, store, directory, settings=settings, on_progress=show)
-    if as_json:
-        click.echo(msgspec.json.encode(report))
-    else:
-        for line in report.lines():
-            click.echo(line)
+    print_report(report, as_json=as_json)
     return 1 if report.gaps or report.problems or report.left_out else 0
 
 

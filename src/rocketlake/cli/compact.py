@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from rocketlake.cli.job_selecting import pairs, takes_job_selection
-from rocketlake.cli.screen import Bars
+from rocketlake.cli.screen import Bars, print_report
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 
 if TYPE_CHECKING:  # importing it takes long
@@ -98,9 +97,5 @@ def compact(
             dry_run=dry_run,
             on_progress=bars.follow("compacting"),
         )
-    if as_json:
-        click.echo(msgspec.json.encode(done))
-    else:
-        for line in done.lines():
-            click.echo(line)
+    print_report(done, as_json=as_json)
     return 0

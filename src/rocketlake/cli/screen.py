@@ -1,11 +1,13 @@
 """Tables on stdout, progress on stderr; NO_COLOR and plain pipes are honoured."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Protocol, Self
 
+import click
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -25,6 +27,23 @@ def table(title: str, *columns: str) -> Table:
         is_number = name.startswith("#")
         made.add_column(name.removeprefix("#"), justify="right" if is_number else "left")
     return made
+
+
+class Report(Protocol):
+    """What a job tells in the end."""
+
+    def lines(self) -> Iterable[str]:
+        """Say it in words."""
+        ...
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print what a job tells: in words, or all of it as one JSON object."""
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        for line in report.lines():
+            click.echo(line)
 
 
 def printable(text: str) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from rocketlake import failpoint
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.whole_file import write_whole
 from rocketlake.format import java_json, names
 from rocketlake.format.java_json import JsonObject
 
@@ -85,23 +86,6 @@ def write_table(ops: FileOps, path: Path, data: bytes) -> None:
         ops.rename(old, backup_path(path))
         ops.sync_dir(path.parent)
         failpoint.hit("backup.after")
-
-
-def write_whole(ops: FileOps, path: Path, data: bytes) -> None:
-    """Make a new file of these bytes, on the disk; one of that name is removed first.
-
-    The name itself is safe only after the directory was synced.
-    """
-    ops.unlink(path)
-    writer = ops.create(path, 0)
-    try:
-        writer.write(0, data)
-        writer.sync()
-    except BaseException:
-        writer.close()
-        ops.unlink(path)
-        raise
-    writer.close()
 
 
 def backup_path(path: Path) -> Path:

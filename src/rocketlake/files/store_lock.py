@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 
 from rocketlake import failpoint
 from rocketlake.errors import StoreLockedError
-from rocketlake.files.json_file import backup_path, write_whole
+from rocketlake.files.json_file import backup_path
 from rocketlake.files.ops import FileLock, FileOps
+from rocketlake.files.whole_file import write_whole
 from rocketlake.format import names
 
 FileIdentity: TypeAlias = Hashable

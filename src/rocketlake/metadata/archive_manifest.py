@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from rocketlake import failpoint
 from rocketlake.errors import ConfigError, StoreError
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import FileOps
+from rocketlake.files.whole_file import read_whole, write_whole
 from rocketlake.model.topics import is_lmq, is_system_topic
 
 MANIFEST: Final = "_manifest.json"
@@ -30,7 +30,6 @@ WORK: Final = "_work"
 PARQUET: Final = "parquet"
 VERSION: Final = 1
 RUNS_KEPT: Final = 100
-_PIECE: Final = 1 << 20
 _NAME_MAX: Final = 255
 _KEPT: Final = 200  # characters of a name that is too long; topics are ASCII
 
@@ -151,16 +150,9 @@ def load_manifest(ops: FileOps, directory: Path) -> Manifest | None:
         StoreError: it cannot be read, or a later version has written it.
     """
     path = directory / MANIFEST
-    if ops.stat(path) is None:
+    data = read_whole(ops, path)
+    if data is None:
         return None
-    # Why in pieces: between a look at its size and the opening it may be replaced by a longer one.
-    data = bytearray()
-    reader = ops.open_reader(path)
-    try:
-        while piece := reader.read(len(data), _PIECE):
-            data += piece
-    finally:
-        reader.close()
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:

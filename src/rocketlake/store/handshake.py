@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from rocketlake.errors import StoreError, StoreLockedError
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import FileOps, Writer
 from rocketlake.files.store_lock import StoreLock
+from rocketlake.files.whole_file import read_whole, replace_whole
 from rocketlake.format import names
 from rocketlake.store.options import StoreOptions
 
@@ -179,24 +179,16 @@ class Handshake:
 
     def _load(self, name: str, kind: type[NoteType]) -> NoteType | None:
         path = self.path / name
-        entry = self._ops.stat(path)
-        if entry is None:
+        data = read_whole(self._ops, path)
+        if data is None:
             return None
-        reader = self._ops.open_reader(path)
-        try:
-            data = reader.read(0, entry.size)
-        finally:
-            reader.close()
         try:
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it") from error
 
     def _save(self, name: str, note: Struct) -> None:
-        fresh = self.path / (name + ".tmp")
-        write_whole(self._ops, fresh, msgspec.json.encode(note) + b"\n")
-        self._ops.rename(fresh, self.path / name)
-        self._ops.sync_dir(self.path)
+        replace_whole(self._ops, self.path / name, msgspec.json.encode(note) + b"\n")
 
 
 def acquire_within(lock: StoreLock, seconds: float, way_out: str) -> None:

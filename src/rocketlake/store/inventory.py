@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct, structs
 
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import FileOps
+from rocketlake.files.whole_file import replace_whole
 from rocketlake.model.queues import QueueKey
 
 log = logging.getLogger(__name__)
@@ -135,10 +135,7 @@ class InventoryFile:
         Raises:
             FileAccessError: it cannot be written.
         """
-        fresh = self._path.with_name(FILE_NAME + ".tmp")
-        write_whole(self._ops, fresh, msgspec.json.encode(inventory) + b"\n")
-        self._ops.rename(fresh, self._path)
-        self._ops.sync_dir(self._path.parent)
+        replace_whole(self._ops, self._path, msgspec.json.encode(inventory) + b"\n")
 
     def remove(self) -> None:
         """Forget what was saved."""

@@ -19,9 +19,9 @@ from msgspec import Struct
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import FileAccessError, StoreError
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import Entry, FileOps
 from rocketlake.files.store_dir import StoreDir
+from rocketlake.files.whole_file import write_whole
 from rocketlake.format import names
 from rocketlake.store.offline.log import WINDOW, LogView
 from rocketlake.version import __version__

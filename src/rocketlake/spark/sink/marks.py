@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from rocketlake import failpoint
 from rocketlake.embedded.bulk import LanePlan
 from rocketlake.errors import StoreError
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import FileOps
+from rocketlake.files.whole_file import read_whole, replace_whole
 from rocketlake.spark.sink.options import ROOM
 from rocketlake.spark.sink.plan import WriteKey
 from rocketlake.spark.sink.staging import StagedFile
@@ -118,22 +118,14 @@ class MarkBook:
         return mark
 
     def _save(self, mark: Mark) -> None:
-        path = self.path(mark)
-        fresh = path.with_suffix(".tmp")
         self._ops.mkdirs(self.folder)
-        write_whole(self._ops, fresh, msgspec.json.encode(_shortened(mark, self._root)))
-        self._ops.rename(fresh, path)
-        self._ops.sync_dir(self.folder)
+        data = msgspec.json.encode(_shortened(mark, self._root))
+        replace_whole(self._ops, self.path(mark), data)
 
     def _read(self, path: Path) -> Mark | None:
-        entry = self._ops.stat(path)
-        if entry is None:
+        data = read_whole(self._ops, path)
+        if data is None:
             return None
-        reader = self._ops.open_reader(path)
-        try:
-            data = reader.read(0, entry.size)
-        finally:
-            reader.close()
         try:
             mark = msgspec.json.decode(data, type=Mark)
         except msgspec.DecodeError as error:

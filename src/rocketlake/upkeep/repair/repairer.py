@@ -16,9 +16,10 @@ from msgspec import Struct, field
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import StoreError
-from rocketlake.files.json_file import backup_path, load_table, write_whole
+from rocketlake.files.json_file import backup_path, load_table
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_lock import StoreLock
+from rocketlake.files.whole_file import write_whole
 from rocketlake.format import layout, names
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.record import StopReason

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from rocketlake.clock import Clock
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_lock import AbortMark
+from rocketlake.files.whole_file import replace_whole
 from rocketlake.store.inventory import InventoryFile
 
 REPAIR: Final = "repair"
@@ -112,10 +112,8 @@ class Workshop:
             ops.sync_dir(target.parent)
 
     def _write(self, journal: Journal) -> None:
-        fresh = self.path / (_JOURNAL + ".tmp")
-        write_whole(self._ops, fresh, msgspec.json.encode(journal) + b"\n")
-        self._ops.rename(fresh, self.path / _JOURNAL)
-        self._ops.sync_dir(self.path)
+        data = msgspec.json.encode(journal) + b"\n"
+        replace_whole(self._ops, self.path / _JOURNAL, data)
 
     def _read(self) -> Journal | None:
         entry = self._ops.stat(self.path / _JOURNAL)

@@ -14,8 +14,8 @@ from pyspark.sql import functions as sf
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.embedded.bulk import look_at
 from rocketlake.errors import ConfigError, StoreError
-from rocketlake.files.json_file import write_whole
 from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.whole_file import replace_whole
 from rocketlake.spark.jobs.replay.rows import NARROW, is_batch, target_topic
 from rocketlake.spark.jobs.selection import Selection
 
@@ -206,7 +206,4 @@ def keep(root: Path, asked: Asked) -> None:
     ops = PosixFileOps()
     path = record_path(root, asked.id)
     ops.mkdirs(path.parent)
-    fresh = path.with_name(path.name + ".tmp")
-    write_whole(ops, fresh, msgspec.json.format(msgspec.json.encode(asked), indent=1))
-    ops.rename(fresh, path)
-    ops.sync_dir(path.parent)
+    replace_whole(ops, path, msgspec.json.format(msgspec.json.encode(asked), indent=1))
