@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sink_kit import TYPES, Sink, assert_sound, stream
 
 import rocketlake
 from rocketlake.clock import SystemClock
 from rocketlake.embedded.bulk import open_bulk
 from rocketlake.spark.sink.explaining import row_message
 from support.manual_clock import ManualClock
+from support.sink_kit import TYPES, Sink, assert_sound, stream
 from support.store_bytes import bytes_of
 
 NOW = SystemClock().now_ms()  # a message that is due far in the past would be delivered at once

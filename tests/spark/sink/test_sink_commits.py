@@ -7,16 +7,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from sink_kit import (
-    Sink,
-    assert_sound,
-    bodies,
-    leftovers,
-    numbered,
-    once,
-    queue_counts,
-    stream,
-)
 
 import rocketlake
 from rocketlake import Message
@@ -29,6 +19,16 @@ from rocketlake.spark.sink.sweeping import FORGOTTEN_MS, Sweeper
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.backup.copier import Backup, Listener
 from support.manual_clock import ManualClock
+from support.sink_kit import (
+    Sink,
+    assert_sound,
+    bodies,
+    leftovers,
+    numbered,
+    once,
+    queue_counts,
+    stream,
+)
 
 NOBODY = 0
 

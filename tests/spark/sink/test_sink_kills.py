@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
-from sink_kit import Sink, assert_sound, bodies, leftovers, numbered, stream
 
 import rocketlake
 from rocketlake import Message, failpoint
@@ -22,6 +21,7 @@ from rocketlake.spark.sink import finish
 from rocketlake.spark.sink.marks import MarkBook
 from rocketlake.store.offline import OfflineStore
 from support import forks
+from support.sink_kit import Sink, assert_sound, bodies, leftovers, numbered, stream
 
 pytestmark = pytest.mark.crash
 

@@ -19,7 +19,6 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-from sink_kit import Sink, batch_of, bodies, leftovers, numbered, once, stream
 
 import rocketlake
 from rocketlake.clock import SystemClock
@@ -30,6 +29,7 @@ from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import BadRowError
 from rocketlake.spark.sink.writer import StagedRows, make_stream_writer, make_writer, stage
 from support import forks
+from support.sink_kit import Sink, batch_of, bodies, leftovers, numbered, once, stream
 
 BODY = b"x"
 YEAR_MS = 365 * 24 * 3_600_000

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from sink_kit import assert_sound, bodies, leftovers, once
 from sink_queries import run_query
 
 import rocketlake
 from rocketlake.store.offline import OfflineStore
+from support.sink_kit import assert_sound, bodies, leftovers, once
 
 HERE = Path(__file__).parent
 
