@@ -1,4 +1,4 @@
-"""The checks of `rocketlake verify`, as Spark tasks: a task for each file of log and index.
+"""The checks of `rocketlake verify`, as Spark tasks: a piece for each file of log and index.
 
 The same pieces, the same judge, the same summary: only where the pieces run differs.
 """
@@ -39,7 +39,7 @@ class VerifyPlan(Struct, frozen=True, kw_only=True):
         return [
             f"check {', '.join(sorted(self.what))} of {self.path}",
             f"read {self.bytes} bytes in {self.log_files} files of the log and "
-            f"{self.index_files} of the index, a task for each; then the rest of each queue",
+            f"{self.index_files} of the index, in parallel; then the rest of each queue",
         ]
 
 
