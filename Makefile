@@ -2,12 +2,16 @@
 #
 #   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
 #   make test ARGS='-k scan -x'              pass arguments on (test, soak, crash, demo, bench)
+#   make test PROCESSES=0                    run the tests in one process, as plain pytest does
 
 PYTHON ?=
 ARGS ?=
+PROCESSES ?= 2
 
 venv := .venv
 python := $(venv)/bin/python
+# A file's tests stay together: they share what is dear to make. tests/conftest.py orders the files.
+in_parallel = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup ready demo test test-spark42 soak crash check format bench clean
@@ -26,13 +30,13 @@ demo: ready ## Run the main job on the store that comes with the project, under 
 	@$(python) tools/demo.py $(ARGS)
 
 test: ready ## Run all tests
-	@$(python) -m pytest $(ARGS)
+	@$(python) -m pytest $(in_parallel) $(ARGS)
 
 # Beside the one of .venv, in a folder of its own.
 test-spark42: ready ## Run the Spark tests with PySpark 4.2 instead of the newest
 	@[ -e $(venv)/spark42/pyspark ] || $(python) -m pip install --quiet \
 		--disable-pip-version-check --target $(venv)/spark42 'pyspark>=4.2,<4.3'
-	@PYTHONPATH=$(CURDIR)/$(venv)/spark42 $(python) -m pytest tests/spark $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(venv)/spark42 $(python) -m pytest $(in_parallel) tests/spark $(ARGS)
 
 soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S seconds
 	@ROCKETLAKE_SOAK_S=$${ROCKETLAKE_SOAK_S:-120} $(python) -m pytest tests/soak $(ARGS)

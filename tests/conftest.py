@@ -1,5 +1,7 @@
 """Names the kernel in use and makes sure it is the one asked for; skips interop without Java.
 
+Also says which files several processes begin with.
+
 ROCKETLAKE_KERNEL=native|pure says which kernel the tests are to run on.
 """
 
@@ -16,6 +18,11 @@ import rocketlake
 from rocketlake.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
+LONG = (
+    *("tests/spark/", "tests/golden/test_golden_kernels.py"),
+    *("tests/interop/", "tests/crash/", "tests/tidy/"),
+)
+"""Where the tests are of which one may take half a minute."""
 
 
 def pytest_configure() -> None:
@@ -34,6 +41,12 @@ def kernel_in_use() -> str:
         return getattr(rocketlake, "KERNEL", "unknown")
     except ConfigError as error:  # a wish that is unknown or cannot be met
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, have the long files begun first."""
+    if getattr(config.option, "dist", "no") != "no":
+        items.sort(key=lambda item: not item.path.relative_to(ROOT).as_posix().startswith(LONG))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
