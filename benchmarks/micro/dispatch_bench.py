@@ -10,7 +10,8 @@ import numpy as np
 from measure import Figure, best_of
 
 from rocketlake.clock import SystemClock
-from rocketlake.files.mapped_file import FilePlace, FileTraits, MappedFile
+from rocketlake.files.file_traits import FilePlace, FileTraits
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import dispatch, index, layout, record
 from rocketlake.format._kernel import pure

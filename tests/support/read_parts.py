@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rocketlake.files.mapped_file import QUEUE_FILES, MappedFile
+from rocketlake.files.file_traits import QUEUE_FILES
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.ops import PosixFileOps

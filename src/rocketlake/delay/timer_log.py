@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from rocketlake.clock import Clock
 from rocketlake.errors import CorruptRecordError
-from rocketlake.files.mapped_file import FileTraits, MappedFile
+from rocketlake.files.file_traits import FileTraits
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.ops import FileOps

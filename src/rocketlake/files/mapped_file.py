@@ -13,28 +13,10 @@ from typing import Final
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import FileAccessError
-from rocketlake.files.file_traits import (
-    INDEX_FILES,
-    LOG_FILES,
-    QUEUE_FILES,
-    FilePlace,
-    FileTraits,
-    WriteBuffer,
-)
+from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
 from rocketlake.files.held_resource import HeldResource
 from rocketlake.files.ops import Advice, Buffer, FileOps, MemoryMap, Writer
 from rocketlake.files.slice import Slice
-
-__all__ = [
-    "FLUSH_PAGE_SIZE",
-    "INDEX_FILES",
-    "LOG_FILES",
-    "QUEUE_FILES",
-    "FilePlace",
-    "FileTraits",
-    "MappedFile",
-    "WriteBuffer",
-]
 
 FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
 _ALLOCATE_STEP: Final = 64 << 10

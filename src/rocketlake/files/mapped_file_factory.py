@@ -7,7 +7,8 @@ from typing import Protocol
 
 from rocketlake.clock import Clock
 from rocketlake.errors import FlushFailedError
-from rocketlake.files.mapped_file import LOG_FILES, FilePlace, FileTraits, MappedFile, WriteBuffer
+from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.ops import FileOps
 
 

@@ -19,7 +19,8 @@ from msgspec import Struct, structs
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import DiskFullError, FileSizeError, StoreError
-from rocketlake.files.mapped_file import FilePlace, MappedFile
+from rocketlake.files.file_traits import FilePlace
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory
 from rocketlake.files.ops import Entry, FileOps
 from rocketlake.files.preallocator import Preallocator

@@ -7,7 +7,8 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from rocketlake.errors import RocketLakeError, StoreClosedError
-from rocketlake.files.mapped_file import FilePlace, MappedFile
+from rocketlake.files.file_traits import FilePlace
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory
 from rocketlake.files.service import BackgroundService
 

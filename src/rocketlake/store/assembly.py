@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rocketlake.clock import Clock
-from rocketlake.files.mapped_file import LOG_FILES, MappedFile
+from rocketlake.files.file_traits import LOG_FILES
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue, QueuePaths
 from rocketlake.files.ops import FileOps

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rocketlake.clock import Clock
 from rocketlake.errors import StoreError
 from rocketlake.files.crew import for_each
-from rocketlake.files.mapped_file import QUEUE_FILES
+from rocketlake.files.file_traits import QUEUE_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue, Waiter
 from rocketlake.files.store_dir import StoreDir

@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Struct
 
 from rocketlake.errors import DiskFullError
-from rocketlake.files.mapped_file import FilePlace, MappedFile
+from rocketlake.files.file_traits import FilePlace
+from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory
 from rocketlake.format import index, layout
 from rocketlake.format.dispatch import KeyEntries, put_entries

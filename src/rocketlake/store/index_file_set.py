@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import FlushFailedError
-from rocketlake.files.mapped_file import INDEX_FILES
+from rocketlake.files.file_traits import INDEX_FILES
 from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
 from rocketlake.files.mapped_file_queue import Waiter
 from rocketlake.files.ops import FileOps

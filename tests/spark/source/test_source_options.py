@@ -30,6 +30,12 @@ def test_several_stores_have_names(path: str, wanted: object) -> None:
     assert parse(path=path).paths == wanted
 
 
+def test_more_stores_than_one_path_has_room_for() -> None:
+    paths = [f"/data/{number:0100d}" for number in range(100)]
+    parsed = SourceOptions.parse({"path": ",".join(paths)})
+    assert [path for _, path in parsed.paths] == paths
+
+
 def test_load_with_a_list_of_paths() -> None:
     assert SourceOptions.parse({"paths": '["/a/x", "/b/y"]'}).paths == (
         ("x", "/a/x"),

@@ -3,7 +3,7 @@
 import pytest
 from file_fakes import BASE, SIZE, FaultyOps
 
-from rocketlake.files.mapped_file import LOG_FILES, FilePlace
+from rocketlake.files.file_traits import LOG_FILES, FilePlace
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from support.manual_clock import ManualClock
 

@@ -8,7 +8,7 @@ from file_fakes import Loan
 
 from rocketlake import failpoint
 from rocketlake.errors import DiskFullError, FileAccessError
-from rocketlake.files.mapped_file import LOG_FILES
+from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import Expiry, MappedFileQueue, QueuePaths
 

@@ -8,7 +8,7 @@ import pytest
 from file_fakes import BASE
 
 from rocketlake.errors import FileAccessError, FlushFailedError
-from rocketlake.files.mapped_file import QUEUE_FILES
+from rocketlake.files.file_traits import QUEUE_FILES
 
 
 def is_mapped(path):

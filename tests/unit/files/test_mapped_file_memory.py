@@ -3,7 +3,7 @@
 import pytest
 from file_fakes import PAGE, SIZE, FakeMap
 
-from rocketlake.files.mapped_file import QUEUE_FILES, FileTraits
+from rocketlake.files.file_traits import QUEUE_FILES, FileTraits
 from rocketlake.files.ops import Advice
 
 STEP = 8 << 20

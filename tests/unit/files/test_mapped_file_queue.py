@@ -7,7 +7,7 @@ import pytest
 from file_fakes import Loan
 
 from rocketlake.errors import DiskFullError, FileSizeError, FlushFailedError, StoreError
-from rocketlake.files.mapped_file import LOG_FILES
+from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import FileGap, MappedFileQueue, QueuePaths
 from support.manual_clock import ManualClock

@@ -4,7 +4,8 @@ import pytest
 from file_fakes import BASE, PAGE, SIZE
 
 from rocketlake.errors import DiskFullError
-from rocketlake.files.mapped_file import INDEX_FILES, QUEUE_FILES, FilePlace, MappedFile
+from rocketlake.files.file_traits import INDEX_FILES, QUEUE_FILES, FilePlace
+from rocketlake.files.mapped_file import MappedFile
 from support.manual_clock import ManualClock
 
 

@@ -6,7 +6,7 @@ import pytest
 from file_fakes import SIZE, FaultyOps, Loan
 
 from rocketlake.errors import DiskFullError, FlushFailedError, StoreClosedError
-from rocketlake.files.mapped_file import LOG_FILES, FilePlace
+from rocketlake.files.file_traits import LOG_FILES, FilePlace
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.preallocator import Preallocator, WarmUp

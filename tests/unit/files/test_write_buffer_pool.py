@@ -5,7 +5,7 @@ import logging
 import pytest
 from file_fakes import SIZE, FakeMap, FaultyOps
 
-from rocketlake.files.mapped_file import LOG_FILES, FilePlace
+from rocketlake.files.file_traits import LOG_FILES, FilePlace
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.write_buffer_pool import WriteBufferPool
 from support.manual_clock import ManualClock

@@ -16,7 +16,7 @@ from queue_makers import (
     run,
 )
 
-from rocketlake.files.mapped_file import QUEUE_FILES
+from rocketlake.files.file_traits import QUEUE_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.format import layout

@@ -6,7 +6,7 @@ import pytest
 from index_makers import START, SmallDisk, entries
 
 from rocketlake.errors import DiskFullError
-from rocketlake.files.mapped_file import INDEX_FILES
+from rocketlake.files.file_traits import INDEX_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.format import index
 from rocketlake.format.index import IndexHeader

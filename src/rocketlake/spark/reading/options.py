@@ -238,7 +238,7 @@ class _Parser:
         texts = self._json("paths", list[str]) if "paths" in self._given else []
         if "path" in self._given:
             text = self._given["path"]
-            texts += [text] if Path(text).is_dir() else text.split(",")
+            texts += [text] if _is_dir(text) else text.split(",")
         named = [_named_path(text.strip()) for text in texts if text.strip()]
         if not named and "archive" in self._given:
             return ()  # the store is gone, its archive is not
@@ -417,6 +417,14 @@ def _unknown(key: str) -> str:
     if near:
         return f"there is no option {key!r}; did you mean {_KNOWN[near[0]]!r}?"
     return f"there is no option {key!r}; there are {', '.join(_OWN_KEYS)}"
+
+
+def _is_dir(text: str) -> bool:
+    """Whether a text is a directory; a list of many may be longer than a path can be."""
+    try:
+        return Path(text).is_dir()
+    except OSError:
+        return False
 
 
 def _named_path(text: str) -> tuple[str | None, str]:

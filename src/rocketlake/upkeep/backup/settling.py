@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rocketlake.clock import Clock
 from rocketlake.embedded.catalog import LateCatalog
-from rocketlake.files.mapped_file import LOG_FILES
+from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.ops import FileOps
 from rocketlake.format import layout, names
