@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -258,7 +259,9 @@ def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
 
 def _stop(session: SparkSession) -> None:
     """Stop a session; one whose Java has died is not there to be stopped."""
-    with suppress(Exception):  # why it died is being raised already
+    # Why it died is being raised already, and after a Ctrl-C Java may have been quicker.
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
         session.stop()
 
 
