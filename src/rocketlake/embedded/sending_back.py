@@ -45,9 +45,13 @@ def back_request(
         properties[names.ORIGIN_MESSAGE_ID] = message.msg_id
     # Compat: the reference draws the retry queue by lot. There is one, mostly.
     queue_id = 0 if is_dead else message.physical_offset % max(group.retry_queue_count, 1)
+    topic = dlq_topic(group.name) if is_dead else retry_topic(group.name)
+    if level > 0:
+        # Compat: the delay puts these into the same map, so that they have their places in it.
+        properties |= {names.REAL_TOPIC: topic, names.REAL_QUEUE_ID: str(queue_id)}
     return AppendRequest(
         message=Message(
-            topic=dlq_topic(group.name) if is_dead else retry_topic(group.name),
+            topic=topic,
             body=message.stored_body,
             properties=order_properties(properties, is_4x=is_4x),
             flag=message.flag,

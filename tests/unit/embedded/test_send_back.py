@@ -54,6 +54,34 @@ def test_a_message_is_given_back_as_the_broker_does(store):
     assert (topic.read_queue_count, topic.perm) == (1, 6)
 
 
+@pytest.mark.parametrize(
+    ("release", "given", "wanted"),
+    [
+        (
+            "5.3",
+            "a WAIT UNIQ_KEY CLUSTER MSG_REGION TRACE_ON",
+            "ORIGIN_MESSAGE_ID RETRY_TOPIC MSG_REGION UNIQ_KEY CLUSTER DELAY TAGS KEYS WAIT a "
+            "TRACE_ON REAL_TOPIC REAL_QID",
+        ),
+        (
+            "4.9",
+            "a WAIT UNIQ_KEY CLUSTER",
+            "a REAL_TOPIC ORIGIN_MESSAGE_ID RETRY_TOPIC KEYS UNIQ_KEY CLUSTER WAIT DELAY TAGS "
+            "REAL_QID",
+        ),
+    ],
+)
+def test_properties_have_the_order_that_a_broker_gave_them(tmp_path, clock, release, given, wanted):
+    """As seen in the files of brokers 5.3.3 and 4.9.7."""
+    properties = dict.fromkeys(given.split(), "true")
+    sent = Message(topic="orders", body=b"x", tags="A", keys=["k"], properties=properties)
+    options = {"compat_version": release, "clock": clock}
+    with rocketlake.open_store(tmp_path / "other", **options) as store:
+        store.send_back("g", store.put(sent).physical_offset)
+        (waiting,) = store.get(SCHEDULE, 2, 0).messages
+    assert list(waiting.properties) == wanted.split()
+
+
 def first_queue(store):
     return next(q for q in range(8) if store.max_offset("orders", q))
 
