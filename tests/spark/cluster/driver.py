@@ -15,6 +15,7 @@ from pathlib import Path
 
 os.environ.pop("PYTHONPATH", None)
 
+import msgspec
 from hashing import read
 from hindered import HinderedDataSource
 
@@ -86,7 +87,14 @@ def archive(spark, *, store, directory):
     return {"lines": list(report.lines()), "rows": rows, "told": told[-1:]}
 
 
-STEPS = {step.__name__: step for step in (what_executors_have, read, read_killed, write, archive)}
+def job(spark, *, name, store):
+    """Run a job that keeps a store; its report."""
+    return msgspec.to_builtins(getattr(jobs, name)(spark, store))
+
+
+STEPS = {
+    step.__name__: step for step in (what_executors_have, read, read_killed, write, archive, job)
+}
 
 
 def main():

@@ -121,3 +121,21 @@ def test_a_job_runs_unchanged(cluster: Cluster, store: Path, tmp_path):
     found = cluster.answer(step="archive", store=str(store), directory=str(tmp_path / "archive"))
     assert found["rows"] == MESSAGES
     assert found["told"], "no progress was told"
+
+
+def test_a_store_is_dispatched_rebuilt_and_verified(cluster: Cluster, tmp_path: Path):
+    path = make_store(tmp_path / "kept", 200)
+    with rocketlake.open_store(path, dispatch="external") as store:
+        for number in range(100):
+            assert store.put(rocketlake.Message(topic="more", body=b"x", keys=[f"m{number}"])).is_ok
+        assert not (path / "consumequeue" / "more").exists()
+        found = cluster.answer(step="job", name="dispatch", store=str(path))
+        assert (found["records"], found["units"], found["keys"]) == (100, 100, 100)
+        assert len([*(path / "consumequeue" / "more").iterdir()]) == 4
+    found = cluster.answer(step="job", name="rebuild", store=str(path))
+    assert (found["records"], found["units"], found["keys"], found["bad_parts"]) == (300,) * 3 + (
+        0,
+    )
+    found = cluster.answer(step="job", name="verify", store=str(path))
+    assert found["faults"] == []
+    assert (found["summary"]["records"], found["summary"]["keys"]) == (300, 300)

@@ -142,6 +142,10 @@ class Following:
         tally = Tally()
         if end > self._where:
             self._say(is_writing=True)
+            known = self._progress.where
+            if self._where < known < end:
+                self._dispatch(known, Tally(), None)  # walked again, for the index; nothing is new
+                self._where = known
             self._dispatch(end, tally, on_progress)
             self._flush()
             self._where = end
