@@ -1,7 +1,7 @@
 """The Spark half of the demo: the store that was just written, as tables.
 
-A stream goes through it into another store, its topics are archived, one message is followed
-through every stage, archive and store are queried as one table, and a profile is drawn.
+A stream goes through it into another store, its topics are archived, a profile is drawn, one message
+is followed through every stage, and archive and store are queried as one table.
 """
 
 import shutil
@@ -48,14 +48,17 @@ def run_pipeline(console: Console, step: Step, store: Path, data: Path) -> Path:
         tables(spark, store)
         show(console, spark.sql(BY_REGION), "orders, a topic as a table")
         stream(console, step, spark, (store, data / "big", data / "checkpoint"))
-        history(console, step, spark, (store, data / "archive"))
-        step(console, "One message through all stages", "SELECT … FROM log JOIN queue JOIN index …")
-        follow(console, spark.sql(FOLLOW))
+        keep(console, step, spark, (store, data / "archive"))
         step(
             console, "A profile of the store", f"rocketlake profile {store.name} --out report.html"
         )
         report = data / "report.html"
         report.write_text(render(profile(spark, str(store))), encoding="utf-8")
+        console.print(f"rates, sizes, latency, tags, keys and lag, with plots: {report}")
+        step(console, "One message through all stages", "SELECT … FROM log JOIN queue JOIN index …")
+        follow(console, spark.sql(FOLLOW))
+        step(console, "History and present as one table", '… .option("archive", …).load()')
+        join(console, spark, (store, data / "archive"))
     return report
 
 
@@ -95,21 +98,28 @@ def stream(
     console.print(f"{count:,} messages in {batches} batches; {stored:,} were worth more than 900")
 
 
-def history(console: Console, step: Step, spark: SparkSession, paths: tuple[Path, Path]) -> None:
-    """Archive topics, put some more, and query both as one table."""
+def keep(console: Console, step: Step, spark: SparkSession, paths: tuple[Path, Path]) -> None:
+    """Archive topics."""
     store, target = paths
     step(console, "Archived", f"rocketlake archive {store.name} {target.name}")
     report = archive(spark, store, target)
     assert isinstance(report, ArchiveReport)
     for line in report.lines():
         console.print(line)
+
+
+def join(console: Console, spark: SparkSession, paths: tuple[Path, Path]) -> None:
+    """Put some more, and query archive and store as one table."""
+    store, target = paths
     with rocketlake.open_store(store) as opened:
         opened.put_batch([Message(topic="orders", body=b'{"amount": 1}') for _ in range(1000)])
-    reader = spark.read.format("rocketlake").option("path", str(store)).option("topic", "orders")
-    whole, live = reader.option("archive", str(target)).load(), reader.load()
+    options = {"path": str(store), "topic": "orders", "archive": str(target)}
+    whole = spark.read.format("rocketlake").options(**options).load()
+    places = whole.select("queue_id", "queue_offset")
+    archived = spark.read.parquet(str(target)).where("topic = 'orders'")
     console.print(
-        f"1,000 more orders put; archive and store as one table: {whole.count():,} messages,"
-        f" the store alone: {live.count():,}"
+        f"1,000 more orders put; archived are {archived.count():,}, archive and store as one table"
+        f" have {whole.count():,}, {places.distinct().count():,} of them distinct"
     )
 
 
