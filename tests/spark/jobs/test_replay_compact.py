@@ -202,6 +202,10 @@ def test_compact_into_a_table_without_tombstones(
     report = compact(spark, selection, tmp_path / "t", settings=settings)
     assert plan.kept == report.kept == len(wanted) + 40
     assert report.tombstones == len(oldest) - len(wanted)
+    assert list(report.lines())[1:] == [
+        "40 messages have no key and are kept",
+        f"{report.tombstones} keys end with an empty body and are left out",
+    ]
     rows = spark.read.parquet(str(tmp_path / "t")).collect()
     assert {row["keys"][0]: bytes(row.body) for row in rows if row["keys"]} == wanted
     assert sum(not row["keys"] for row in rows) == 40

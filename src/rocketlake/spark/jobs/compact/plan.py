@@ -62,11 +62,16 @@ class CompactPlan(Struct, frozen=True, kw_only=True):
             f"{self.messages} messages of {self.selection.place()} have {self.keys} keys"
             f" ({self.settings.by}); {self.kept} are the newest of theirs, for {self.target}"
         )
-        if self.keyless:
-            verb = "are kept" if self.settings.keeps_keyless else "are left out"
-            yield f"{self.keyless} messages have no key and {verb}"
-        if self.tombstones:
-            yield f"{self.tombstones} keys end with an empty body and are left out"
+        yield from odd_lines(self.settings, self.keyless, self.tombstones)
+
+
+def odd_lines(settings: CompactSettings, keyless: int, tombstones: int | None) -> Iterator[str]:
+    """Say in words what becomes of messages that are no newest of a key."""
+    if keyless:
+        verb = "are kept" if settings.keeps_keyless else "are left out (--keep-keyless keeps them)"
+        yield f"{keyless} messages have no key and {verb}"
+    if tombstones:
+        yield f"{tombstones} keys end with an empty body and are left out"
 
 
 def plan_compact(

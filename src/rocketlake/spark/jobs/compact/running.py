@@ -17,6 +17,7 @@ from rocketlake.spark.jobs.compact.plan import (
     columns,
     kept_places,
     keyed_rows,
+    odd_lines,
     plan_compact,
 )
 from rocketlake.spark.jobs.replay.rows import as_messages
@@ -30,6 +31,7 @@ class CompactReport(Struct, frozen=True, kw_only=True):
     """What a compaction has done."""
 
     target: str
+    settings: CompactSettings
     id: str
     messages: int
     kept: int
@@ -39,6 +41,7 @@ class CompactReport(Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Say it in words."""
         yield f"{self.kept} of {self.messages} messages written to {self.target}"
+        yield from odd_lines(self.settings, self.keyless, self.tombstones)
 
 
 def compact(
@@ -84,6 +87,7 @@ def run_compact(
             _write_table(frame, plan)
     return CompactReport(
         target=plan.target,
+        settings=plan.settings,
         id=plan.id,
         messages=plan.messages,
         kept=plan.kept,
