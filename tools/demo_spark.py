@@ -1,7 +1,7 @@
 """The Spark half of the demo: the store that was just written, as tables.
 
-A stream goes through it into another store, its topics are archived, a profile is drawn, one message
-is followed through every stage, and archive and store are queried as one table.
+A stream goes through it into another store, its topics are archived, a profile is drawn, one
+message is followed through every stage, and archive and store are queried as one table.
 """
 
 import shutil
