@@ -94,13 +94,30 @@ def load(module: str, extra: str = "spark") -> Any:  # noqa: ANN401 - a module
 
 def takes_spark(command: F) -> F:
     """Give a command the options of Spark's: where it runs, and with what."""
-
-    @click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…",
+    return _takes_spark(
+        command,
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…",
+        ),
     )
+
+
+def may_take_spark(command: F) -> F:
+    """Give a command the same options; without a master it runs without Spark (None)."""
+    return _takes_spark(
+        command,
+        click.option(
+            "--master",
+            help="Run on Spark: local[N], spark://HOST:PORT, yarn, k8s://…; else in threads.",
+        ),
+    )
+
+
+def _takes_spark(command: F, master_option: Callable[[Callable[..., Any]], Any]) -> F:
+    @master_option
     @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
     @click.option(
         "--py-files", metavar="FILES", help="Python code for the executors: .zip, .py, by commas."
@@ -114,17 +131,23 @@ def takes_spark(command: F) -> F:
     @functools.wraps(command)
     def wrapped(
         *,
-        master: str,
+        master: str | None,
         conf: tuple[str, ...],
         py_files: str | None,
         archives: str | None,
         debug: bool,
         **rest: object,
     ) -> object:
+        given = {"--conf": conf, "--py-files": py_files, "--archives": archives}
+        if master is None:
+            for name, value in given.items():
+                if value:
+                    raise click.UsageError(f"{name} is for Spark: give --master too")
+            return command(spark=None, **rest)
         spark = SparkArguments(master, conf, py_files=py_files, archives=archives, is_debug=debug)
         return command(spark=spark, **rest)
 
-    return wrapped  # type: ignore[return-value]  # click's decorators keep the call's shape
+    return wrapped  # type: ignore[no-any-return]  # click's decorators keep the call's shape
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from rocketlake.cli import screen
 from rocketlake.cli.opening import StoreArguments, takes_store
-from rocketlake.cli.spark_options import SparkArguments, needs_spark
+from rocketlake.cli.spark_options import SparkArguments, may_take_spark, needs_spark
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.upkeep.verify.findings import Fault, Pending
 from rocketlake.upkeep.verify.verifier import (
@@ -17,6 +17,7 @@ from rocketlake.upkeep.verify.verifier import (
     Verifier,
     VerifyOptions,
     VerifySummary,
+    plan_verify,
     total_bytes,
 )
 
@@ -33,24 +34,22 @@ _SHOWN = 20
 )
 @click.option("--jobs", type=click.IntRange(1), help="Threads that work; one for each core.")
 @click.option(
-    "--master", help="Check on Spark: local[N], spark://HOST:PORT, yarn, k8s://…; else in threads."
-)
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="With --master: Spark's settings.")
-@click.option(
     "--only",
     type=click.Choice(sorted(WHAT)),
     multiple=True,
     help="Check only this part, and what the log says of it; may be given again.",
 )
+@click.option("--dry-run", is_flag=True, help="Only show what would be read.")
+@may_take_spark
 def verify(
     *,
     store: StoreArguments,
     as_json: bool,
     limit: int | None,
     jobs: int | None,
-    master: str | None,
-    conf: tuple[str, ...],
     only: tuple[str, ...],
+    dry_run: bool,
+    spark: SparkArguments | None,
 ) -> int:
     """Check STORE: every record, queue unit and index entry against each other, and the tables.
 
@@ -60,8 +59,11 @@ def verify(
     """
     options = VerifyOptions(what=frozenset(only) or WHAT, jobs=jobs or 0)
     with store.open() as view:
-        if master is not None:
-            summary, faults = _on_spark(view, options, SparkArguments(master, conf))
+        if dry_run:
+            screen.print_report(plan_verify(view, options), as_json=as_json)
+            return 0
+        if spark is not None:
+            summary, faults = _on_spark(view, options, spark)
         else:
             summary, faults = _in_threads(view, options)
     if as_json:
@@ -76,7 +78,7 @@ def verify(
 
 def _in_threads(view: OfflineStore, options: VerifyOptions) -> tuple[VerifySummary, list[Fault]]:
     verifier = Verifier(view, options)
-    with screen.progress("verifying", total_bytes(view)) as advance:
+    with screen.progress("verifying", total_bytes(view, options.what)) as advance:
         summary = verifier.run(on_bytes=advance)
     return summary, verifier.ledger.faults
 

@@ -25,6 +25,21 @@ def test_sound_store(builder):
     assert "no findings: sound" in ran.out
 
 
+def test_plan_is_shown_and_nothing_read(builder):
+    ran = command.run("verify", damaged(builder), "--dry-run", "--only", "log")
+    assert ran.code == 0
+    assert f"check log of {builder.root}" in ran.out
+    assert "in 4 files of the log and 0 of the index" in ran.out
+    found = command.run("verify", builder.root, "--dry-run", "--json").json
+    assert (found["log_files"], found["index_files"]) == (4, 1)
+
+
+def test_options_of_spark_need_a_master(builder):
+    ran = command.run("verify", builder.write(), "--py-files", "x.zip")
+    assert ran.code == 2
+    assert "--py-files is for Spark: give --master too" in ran.err
+
+
 def test_findings_as_a_table(builder):
     ran = command.run("verify", damaged(builder))
     assert ran.code == 1

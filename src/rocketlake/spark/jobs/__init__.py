@@ -26,13 +26,8 @@ from rocketlake.spark.jobs.rebuild_job import (
 from rocketlake.spark.jobs.replay.plan import ReplayPlan, ReplaySettings, plan_replay
 from rocketlake.spark.jobs.replay.running import ReplayReport, replay, run_replay
 from rocketlake.spark.jobs.selection import Selection
-from rocketlake.spark.jobs.verify_job import (
-    VerifyPlan,
-    VerifyReport,
-    plan_verify,
-    run_verify,
-    verify,
-)
+from rocketlake.spark.jobs.verify_job import VerifyReport, run_verify, verify
+from rocketlake.upkeep.verify.verifier import VerifyPlan, plan_verify
 
 __all__ = [
     "ArchivePlan",

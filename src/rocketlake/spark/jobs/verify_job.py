@@ -13,7 +13,13 @@ from rocketlake.spark.jobs.tasks import map_on, seeing, session
 from rocketlake.spark.progress import watching
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.verify.findings import Fault
-from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions, VerifySummary, total_bytes
+from rocketlake.upkeep.verify.verifier import (
+    Verifier,
+    VerifyOptions,
+    VerifyPlan,
+    VerifySummary,
+    plan_verify,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,24 +29,6 @@ FINDINGS: Final = "kind string, path string, position long, reason string, about
 
 OnProgress = Callable[[int, int], None]
 """Is told how many tasks are done, and of how many."""
-
-
-class VerifyPlan(Struct, frozen=True, kw_only=True):
-    """What will be looked at."""
-
-    path: str
-    what: frozenset[str]
-    log_files: int
-    index_files: int
-    bytes: int
-
-    def lines(self) -> list[str]:
-        """Say in words what will be done."""
-        return [
-            f"check {', '.join(sorted(self.what))} of {self.path}",
-            f"read {self.bytes} bytes in {self.log_files} files of the log and "
-            f"{self.index_files} of the index, in parallel; then the rest of each queue",
-        ]
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True):
@@ -57,18 +45,6 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
             for fault in self.faults
         ]
         return spark.createDataFrame(rows, FINDINGS)
-
-
-def plan_verify(store: OfflineStore, options: VerifyOptions | None = None) -> VerifyPlan:
-    """Look at what there is to check."""
-    options = options or VerifyOptions()
-    return VerifyPlan(
-        path=str(store.directory.root),
-        what=options.what,
-        log_files=len(store.log.files),
-        index_files=len(store.directory.index_files()),
-        bytes=total_bytes(store),
-    )
 
 
 def run_verify(

@@ -58,6 +58,24 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         return self.jobs or os.cpu_count() or 1
 
 
+class VerifyPlan(Struct, frozen=True, kw_only=True):
+    """What will be looked at."""
+
+    path: str
+    what: list[str]
+    log_files: int
+    index_files: int
+    bytes: int
+
+    def lines(self) -> list[str]:
+        """Say in words what will be done."""
+        return [
+            f"check {', '.join(self.what)} of {self.path}",
+            f"read {self.bytes} bytes in {self.log_files} files of the log and "
+            f"{self.index_files} of the index, in parallel; then the rest of each queue",
+        ]
+
+
 class VerifySummary(Struct, kw_only=True, rename="camel"):
     """What was looked at, and what came out."""
 
@@ -243,7 +261,19 @@ def index_starts(found: Layout, starts: Sequence[Sequence[int]]) -> Iterator[tup
             yield len(found.index), 1
 
 
-def total_bytes(store: OfflineStore) -> int:
+def total_bytes(store: OfflineStore, what: frozenset[str] = WHAT) -> int:
     """Return how many bytes `run` goes through, roughly."""
-    index = sum(entry.size for entry in store.directory.index_files())
+    index = sum(entry.size for entry in store.directory.index_files()) if "index" in what else 0
     return sum(file.size for file in store.log.files) + index
+
+
+def plan_verify(store: OfflineStore, options: VerifyOptions | None = None) -> VerifyPlan:
+    """Look at what there is to check."""
+    what = (options or VerifyOptions()).what
+    return VerifyPlan(
+        path=str(store.directory.root),
+        what=sorted(what),
+        log_files=len(store.log.files),
+        index_files=len(store.directory.index_files()) if "index" in what else 0,
+        bytes=total_bytes(store, what),
+    )
