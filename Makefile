@@ -10,7 +10,8 @@ PROCESSES ?= 2
 
 venv := .venv
 python := $(venv)/bin/python
-# A file's tests stay together: they share what is dear to make. tests/conftest.py orders the files.
+# A file's tests stay together, and all of Spark's do: they share what is dear to make
+# (tests/conftest.py).
 in_parallel = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

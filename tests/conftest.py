@@ -1,6 +1,6 @@
 """Names the kernel in use and makes sure it is the one asked for; skips interop without Java.
 
-Also says which files several processes begin with.
+Also says how several processes share the tests.
 
 ROCKETLAKE_KERNEL=native|pure says which kernel the tests are to run on.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,9 @@ import rocketlake
 from rocketlake.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
-LONG = (
-    *("tests/spark/", "tests/golden/test_golden_kernels.py"),
-    *("tests/interop/", "tests/crash/", "tests/tidy/"),
-)
+SPARK = "tests/spark/"
+"""These share a session. Two at a time would be in each other's way: Spark waits only so long."""
+LONG = (SPARK, "tests/golden/test_golden_kernels.py", "tests/interop/", "tests/crash/")
 """Where the tests are of which one may take half a minute."""
 
 
@@ -43,10 +43,27 @@ def kernel_in_use() -> str:
         raise pytest.UsageError(str(error)) from error
 
 
+# --- several processes --------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let processes take whole files, and one of them all of Spark's."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - not in one process
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, have the long files begun first."""
-    if getattr(config.option, "dist", "no") != "no":
+    if hasattr(config, "workerinput"):  # one of several: what is long is begun first
         items.sort(key=lambda item: not item.path.relative_to(ROOT).as_posix().startswith(LONG))
+
+
+# --- interop ------------------------------------------------------------------------------------
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
