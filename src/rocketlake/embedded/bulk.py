@@ -191,7 +191,7 @@ class BulkStore(Closing):
         self._unflushed += len(records)
         if self._unflushed >= _FLUSH_STEP:
             self._unflushed = 0
-            self.core.parts.log_parts.flusher.wakeup()
+            self.core.flush_soon()
         while position < len(records):
             failpoint.hit("piece.before")
             done = self.core.bulk.append(records, position, lanes)

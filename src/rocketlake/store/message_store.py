@@ -265,6 +265,10 @@ class MessageStore(Closing):
         """
         self.parts.log_parts.flusher.flush_all()
 
+    def flush_soon(self) -> None:
+        """Have the log's own thread flush what was put so far; nobody waits for it."""
+        self.parts.log_parts.flusher.wakeup()
+
     def sync(self) -> None:
         """Have everything put so far on the disk; as `flush`."""
         self.flush()

@@ -4,6 +4,7 @@ Records are sorted by queue, keeping their order, and each queue gets its units 
 few records have beside that (a due time, light queues, a batch inside) is looked at one by one.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -19,11 +20,13 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.consume_queue_set import AnyQueue
+from rocketlake.store.consume_queue_set import AnyQueue, is_queue_name
 from rocketlake.store.light_queues import light_places, may_fan_out, number_of
 from rocketlake.store.options.delay_levels import delay_of
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.unit_queue import packed
+
+log = logging.getLogger(__name__)
 
 _UNIT_SIZE = UNIT_DTYPE.itemsize
 
@@ -119,6 +122,9 @@ class UnitBuilder:
         for code, queue_id, start, stop, first, physical, end in by_queue.ranges():
             topic = records.topics[code]
             queue = self._find(topic, queue_id)
+            if queue is None:
+                log.warning("no queue for a record offset=%d topic=%r", physical, topic)
+                continue
             part = slice(start, stop)
             if isinstance(queue, BatchConsumeQueue):
                 self._put_batch(queue, records, by_queue.rows[part], units[part])
@@ -151,10 +157,17 @@ class UnitBuilder:
                 bases[index], counts[index] = records.batches[row]
         queue.put(units, bases, records.columns["store_timestamp"][rows], counts)
 
-    def _find(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
+    def _find(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue | None:
+        """Return a queue; None for a topic that nobody can have named.
+
+        Why: no checksum covers the topic. A write that was cut short may leave zeros there, in a
+        record that is good otherwise, and the store has to open.
+        """
         key = QueueKey(topic, queue_id)
         queue = self._queues.find(key)
         if queue is None:
+            if not is_queue_name(topic):
+                return None
             is_batch = self._catalog.is_batch_queue(topic)
             queue = self._queues.get_or_create(key, is_batch=is_batch)
         return queue

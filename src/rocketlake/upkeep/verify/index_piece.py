@@ -1,7 +1,7 @@
 """One index file by itself: header, slots, chains and the order of its entries."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +49,17 @@ def find_starts(place: IndexPlace, bases: list[int], ops: FileOps | None = None)
     return starts
 
 
-def _entries(place: IndexPlace, readers: Readers, *fields: str) -> list[Int64s]:
-    """Read fields of all entries, part by part."""
+def _entries(place: IndexPlace, readers: Readers, *fields: str) -> list[Any]:
+    """Read fields of all entries, part by part; no wider than they are in the file."""
     begin, end = place.position(1), min(place.position(place.count), place.size)
     step = _READ // layout.INDEX_ENTRY_SIZE * layout.INDEX_ENTRY_SIZE
-    parts: list[list[Int64s]] = [[np.empty(0, np.int64)] for _ in fields]
+    kinds = [ENTRY_DTYPE[name].newbyteorder("=") for name in fields]
+    parts: list[list[npt.NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
     for position in range(begin, end, step):
         data = readers.read(place.path, position, min(step, end - position))
         entries = np.frombuffer(data, ENTRY_DTYPE, len(data) // layout.INDEX_ENTRY_SIZE)
-        for found, name in zip(parts, fields, strict=True):
-            found.append(entries[name].astype(np.int64))
+        for found, name, kind in zip(parts, fields, kinds, strict=True):
+            found.append(entries[name].astype(kind))
     return [np.concatenate(found) for found in parts]
 
 
@@ -130,7 +131,7 @@ class _IndexPiece:
 
     # --- chains --------------------------------------------------------------------------------
 
-    def _check_chains(self, hashes: Int64s, previous: Int64s) -> None:
+    def _check_chains(self, hashes: Int32s, previous: Int32s) -> None:
         """Each entry is named once, by its slot or by a later entry of the same slot.
 
         That is the whole proof: a chain then goes down through all entries of its slot.
@@ -138,7 +139,7 @@ class _IndexPiece:
         place, count = self._place, len(hashes)
         for row in np.flatnonzero(hashes < 0).tolist():
             self._fault(place.position(row + 1), f"entry {row + 1} has the hash {hashes[row]}")
-        slot_of = hashes % place.slots
+        slot_of = hashes.astype(np.int64) % place.slots
         numbers = np.arange(1, count + 1, dtype=np.int64)
         chained = previous != 0
         good = (previous >= 0) & (previous < numbers)
@@ -171,7 +172,7 @@ class _IndexPiece:
         named += np.bincount(values[fits], minlength=len(named))
         return bool(fits.all())
 
-    def _tell_chains(self, previous: Int64s, good: npt.NDArray[np.bool_]) -> None:
+    def _tell_chains(self, previous: Int32s, good: npt.NDArray[np.bool_]) -> None:
         for row in np.flatnonzero(~good).tolist():
             text = f"entry {row + 1} is chained to {previous[row]}, which is not of its slot"
             self._fault(self._place.position(row + 1), text)
