@@ -73,7 +73,14 @@ def assert_same_columns(data, rows, room=None):
 
 def assert_same_keys(data, rows):
     """Ask both kernels; return hash and row of each key."""
-    kind, (hashes, rows_of_keys) = assert_same("key_entries", data, rows)
+    plain = _pairs(assert_same("key_entries", data, rows))
+    with_tags = _pairs(assert_same("key_entries", data, rows, with_tags=True))
+    assert [pair for pair in with_tags if pair[1] >= 0] == plain
+    return plain
+
+
+def _pairs(answered):
+    kind, (hashes, rows_of_keys) = answered
     assert kind == "tuple"
     count = len(hashes) // 4
     return list(

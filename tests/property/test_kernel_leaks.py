@@ -139,6 +139,10 @@ CALLS = {
     "append_rows": lambda: native.append_rows(room, 0, staged, 0, lane, slots, 0, 0, True),
     "append_rows refused": lambda: refused(
         native.append_rows, room, 0, staged, -1, lane, slots, 0, 0, True),
+    "are_inert": lambda: native.are_inert([message, message]),
+    "are_inert refused": lambda: native.are_inert([message, wrong]),
+    "set_together": lambda: native.set_together(((slot, "next_offset", 0),)),
+    "set_together refused": lambda: refused(native.set_together, ((slot, "next_offset"),)),
     "seal": lambda: native.seal(record, 0, 1, 2, 3, True),
     "seal refused": lambda: refused(native.seal, record, 1, 1, 2, 3, True),
     "encode_properties": lambda: native.encode_properties(table, False),

@@ -119,3 +119,40 @@ def test_detached_tail_takes_nothing():
 def test_pages_ahead_are_asked_for_once_the_mark_is_passed():
     _, state = both(lambda tail: [tail.append(MESSAGE) for _ in range(4)])
     assert state[4] == 1
+
+
+class OddMapping(dict):
+    """A mapping that may have code of its own."""
+
+
+class OddKeys(list):
+    """The same for keys."""
+
+
+@pytest.mark.parametrize("kernel", [pure, native], ids=["pure", "native"])
+def test_messages_whose_reading_runs_foreign_code_are_known(kernel):
+    plain = Message(topic="T", body=b"x", keys=("k",), properties={"p": "q"})
+    odd = [
+        Message(topic="T", body=b"x", properties=OddMapping()),
+        Message(topic="T", body=b"x", keys=OddKeys()),
+    ]
+    assert kernel.are_inert([plain, Message(topic="T", body=memoryview(b"x"))])
+    assert kernel.are_inert([])
+    for message in odd:
+        assert not kernel.are_inert([plain, message])
+
+
+@pytest.mark.parametrize("kernel", [pure, native], ids=["pure", "native"])
+def test_attributes_are_set_in_their_order(kernel):
+    class Noting:
+        def __init__(self):
+            object.__setattr__(self, "seen", [])
+
+        def __setattr__(self, name, value):
+            self.seen.append((name, value))
+
+    target = Noting()
+    kernel.set_together(((target, "a", 1), (target, "b", 2), (target, "a", 3)))
+    assert target.seen == [("a", 1), ("b", 2), ("a", 3)]
+    with pytest.raises((TypeError, ValueError)):
+        kernel.set_together(((target, "a"),))

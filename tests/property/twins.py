@@ -16,24 +16,24 @@ needs_native = pytest.mark.skipif(native is None, reason="the compiled kernel is
 EVERY_CHECK = range(16)
 
 
-def answer(kernel, name, *arguments):
+def answer(kernel, name, *arguments, **options):
     """Call a function; return its value or what it raised, and what it left in its buffers.
 
     A bytearray is copied first: it is where a function writes to.
     """
     own = [bytearray(a) if isinstance(a, bytearray) else a for a in arguments]
     try:
-        value = getattr(kernel, name)(*own)
+        value = getattr(kernel, name)(*own, **options)
         outcome = (type(value).__name__, value)
     except Exception as error:  # noqa: BLE001 - what is raised is what is compared
         outcome = ("raised", type(error).__name__, str(error))
     return outcome, [bytes(a) for a in own if isinstance(a, bytearray)]
 
 
-def assert_same(name, *arguments):
+def assert_same(name, *arguments, **options):
     """Call a function on both kernels; return what both say."""
-    expected = answer(pure, name, *arguments)
-    assert answer(native, name, *arguments) == expected
+    expected = answer(pure, name, *arguments, **options)
+    assert answer(native, name, *arguments, **options) == expected
     return expected[0]
 
 

@@ -16,7 +16,9 @@ else:
     RecordFrame = _KERNEL.RecordFrame
     LogTail = _KERNEL.LogTail
 
-__all__ = ["LogTail", "RecordFrame", "append", "append_batch"]
+__all__ = ["LogTail", "RecordFrame", "append", "append_batch", "are_inert", "set_together"]
 
 append = _KERNEL.append
 append_batch = _KERNEL.append_batch
+are_inert = _KERNEL.are_inert
+set_together = _KERNEL.set_together

@@ -7,6 +7,7 @@
 | 16     | 8     | index_timestamp        |       |
 | 24     | 8     | primary_flushed_offset | 5.0   |
 | 32     | 8     | confirm_offset         | 5.1.1 |
+| 40     | 8     | queue_physical_offset  | 5.5   |
 """
 
 import struct
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from rocketlake.format import layout
 
-_FIELDS = struct.Struct(">qqqqq")
+_FIELDS = struct.Struct(">qqqqqq")
 
 FIELDS_SIZE: Final = _FIELDS.size
 FIELDS_SIZE_4X: Final = 24  # the first three
@@ -31,6 +32,8 @@ class Checkpoint(Struct, frozen=True):
     index_timestamp: int = 0
     primary_flushed_offset: int = 0
     confirm_offset: int = 0
+    queue_physical_offset: int = 0
+    """The last record whose queue unit is on disk, at the time of a thorough flush."""
 
     @property
     def min_timestamp(self) -> int:
@@ -46,7 +49,7 @@ class Checkpoint(Struct, frozen=True):
         """Return the 4096 bytes of the page."""
         fields = _FIELDS.pack(
             *(self.physical_timestamp, self.queue_timestamp, self.index_timestamp),
-            *(self.primary_flushed_offset, self.confirm_offset),
+            *(self.primary_flushed_offset, self.confirm_offset, self.queue_physical_offset),
         )
         return fields.ljust(layout.CHECKPOINT_SIZE, b"\0")
 

@@ -16,6 +16,7 @@ __all__ = [
     "KeyEntries",
     "Trait",
     "dispatch_columns",
+    "key_and_tag_entries",
     "key_entries",
     "put_entries",
 ]
@@ -50,6 +51,20 @@ def key_entries(columns: RecordColumns) -> tuple[Int32s, Int32s]:
     """
     hashes, rows = _KERNEL.key_entries(columns.buffer, _raw(columns) if len(columns) else b"")
     return np.frombuffer(hashes, np.int32), np.frombuffer(rows, np.int32)
+
+
+def key_and_tag_entries(
+    columns: RecordColumns,
+) -> tuple[Int32s, Int32s, npt.NDArray[np.bool_]]:
+    """Return the index hash, the row and whether it is a tag, of every key and tag of records.
+
+    The tag of a record comes behind its keys, as RocketMQ 5.5 indexes it.
+    """
+    raw = _raw(columns) if len(columns) else b""
+    found = _KERNEL.key_entries(columns.buffer, raw, with_tags=True)
+    hashes, rows = (np.frombuffer(part, np.int32) for part in found)
+    is_tag = rows < 0
+    return hashes, np.where(is_tag, ~rows, rows), is_tag
 
 
 class KeyEntries(Struct, frozen=True):

@@ -33,6 +33,7 @@ ENTRY_DTYPE = np.dtype(
 )
 assert ENTRY_DTYPE.itemsize == layout.INDEX_ENTRY_SIZE
 
+_CANDIDATES_MAX = 16
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">iqii")
 
@@ -155,7 +156,11 @@ def find_slots(data: Buffer) -> int | None:
     if len(data) < layout.INDEX_HEADER_SIZE + layout.INDEX_SLOT_SIZE:
         return None
     header = IndexHeader.decode(data)
-    proven = [slots for slots in _candidates(data, header) if prove_slots(data, slots)]
+    candidates = _candidates(data, header)
+    # Why: each costs a look at the whole file. A file that was written by puts has a few at most.
+    if len(candidates) > _CANDIDATES_MAX:
+        return None
+    proven = [slots for slots in candidates if prove_slots(data, slots)]
     return proven[0] if len(proven) == 1 else None
 
 

@@ -212,37 +212,41 @@ cdef inline bint add_key(Keys* keys, uint32_t before, const uint8_t* data, int64
 
 
 cdef bint add_keys(Keys* keys, const uint8_t* data, int64_t length, const Row* row, int32_t number,
-                   uint32_t before) noexcept nogil:
-    """Note the keys of a record: the unique one, then the others. False without memory."""
+                   uint32_t before, bint with_tags) noexcept nogil:
+    """Note the keys of a record: the unique one, the others, the tag. False without memory."""
     cdef Bytes rest = part_of(data, length, row.properties_position, row.properties_size)
-    cdef Bytes name, value, unique, others
+    cdef Bytes name, value, unique, others, tags
     cdef const uint8_t* p
     cdef const uint8_t* stop
     cdef const uint8_t* end
-    unique.size = others.size = 0
+    unique.size = others.size = tags.size = 0
     while next_property(&rest, &name, &value):
         if name.size == 4:
             if memcmp(name.data, b"KEYS", 4) == 0:
                 others = value
+            elif memcmp(name.data, b"TAGS", 4) == 0:
+                tags = value
         elif name.size == 8 and memcmp(name.data, b"UNIQ_KEY", 8) == 0:
             unique = value
     if unique.size and not add_key(keys, before, unique.data, unique.size, number):
         return False
-    if not others.size:
-        return True
     p = others.data
     end = p + others.size
-    while p < end:
+    while others.size and p < end:
         stop = <const uint8_t*>memchr(p, 32, end - p)
         if stop == NULL:
             stop = end
         if stop > p and not add_key(keys, before, p, stop - p, number):
             return False
         p = stop + 1
+    if with_tags and tags.size:
+        before = 31 * (31 * before + 84) + 35  # TAG_KEY_PREFIX: T#
+        return add_key(keys, before, tags.data, tags.size, ~number)
     return True
 
 
-def key_entries(const uint8_t[::1] buffer not None, const uint8_t[::1] rows not None):
+def key_entries(const uint8_t[::1] buffer not None, const uint8_t[::1] rows not None, *,
+                bint with_tags=False):
     """Return the hash and the row of every key, native i32 each, in the order of the index."""
     cdef int64_t length = buffer.shape[0], i
     cdef const uint8_t* data = &buffer[0] if length else NULL
@@ -266,7 +270,9 @@ def key_entries(const uint8_t[::1] buffer not None, const uint8_t[::1] rows not 
                 if topic.size != last.size or memcmp(topic.data, last.data, topic.size) != 0:
                     before = 31 * hash_bytes(0, topic.data, topic.size) + 35
                     last = topic
-                has_memory = add_keys(&keys, data, length, table + i, <int32_t>i, before)
+                has_memory = add_keys(
+                    &keys, data, length, table + i, <int32_t>i, before, with_tags
+                )
                 if not has_memory:
                     break
         if not has_memory:

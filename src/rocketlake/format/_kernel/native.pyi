@@ -4,6 +4,7 @@ from rocketlake.format._kernel.pure import StoredMessage as StoredMessage
 from rocketlake.format._kernel.pure import append as append
 from rocketlake.format._kernel.pure import append_batch as append_batch
 from rocketlake.format._kernel.pure import append_rows as append_rows
+from rocketlake.format._kernel.pure import are_inert as are_inert
 from rocketlake.format._kernel.pure import arrow_columns as arrow_columns
 from rocketlake.format._kernel.pure import crc31 as crc31
 from rocketlake.format._kernel.pure import decode_properties as decode_properties
@@ -29,5 +30,6 @@ from rocketlake.format._kernel.pure import read_units as read_units
 from rocketlake.format._kernel.pure import scan as scan
 from rocketlake.format._kernel.pure import scan_at as scan_at
 from rocketlake.format._kernel.pure import seal as seal
+from rocketlake.format._kernel.pure import set_together as set_together
 
 LAYOUT: dict[str, int]

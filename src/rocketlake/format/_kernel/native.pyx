@@ -12,7 +12,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -32,6 +31,12 @@ cdef extern from "bigendian.h" nogil:
     void rl_store64(uint8_t* p, int64_t x)
     int64_t rl_add64(int64_t a, int64_t b)
     int64_t rl_sub64(int64_t a, int64_t b)
+
+cdef extern from "memory_calls.h" nogil:
+    void* memcpy "rl_memcpy" (void* to, const void* source, size_t size)
+    void* memset "rl_memset" (void* to, int value, size_t size)
+    int memcmp "rl_memcmp" (const void* one, const void* other, size_t size)
+    void* memchr "rl_memchr" (const void* data, int value, size_t size)
 
 cdef extern from "crc32.h" nogil:
     void rl_crc32_start()

@@ -34,6 +34,31 @@ cdef inline int64_t clock_ns(int clock) noexcept nogil:
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
 
 
+def set_together(changes):
+    """Set attributes, each given as (object, name, value): no Python code runs in between."""
+    for target, name, value in changes:
+        setattr(target, name, value)
+
+
+cdef bint is_inert(object message) except -1:
+    """Tell whether reading the fields of a message runs no code of its sender."""
+    body, keys = field_of(message, BODY), field_of(message, KEYS)
+    return (
+        type(field_of(message, PROPERTIES)) is dict
+        and (type(keys) is tuple or type(keys) is list or type(keys) is str)
+        and (type(body) is bytes or type(body) is bytearray or type(body) is memoryview
+             or not hasattr(type(body), "__buffer__"))
+    )
+
+
+def are_inert(messages):
+    """Tell whether reading the fields of messages runs no code of their sender."""
+    for message in messages:
+        if not is_inert(message):
+            return False
+    return True
+
+
 cdef class LogTail:
     """The end of a log: the file that is appended to, and what an append needs beside it."""
 
@@ -97,6 +122,8 @@ cdef class LogTail:
         cdef int64_t started, locked, lock_ns, copy_ns
         cdef int clock = RL_CLOCK_COARSE if self._calls & SAMPLE else CLOCK_MONOTONIC
         cdef int64_t since = self.lock_since_ms
+        if not is_inert(message):
+            return None
         if since and self.now_ms() - since > self.busy_ms:
             return None
         started = clock_ns(clock)
@@ -145,10 +172,12 @@ cdef class LogTail:
             text_free(&properties)
         if size <= 0 or size > room:
             return None
-        # Order: the bytes are there before their end moves, and the time speaks of them.
+        receipt = self._receipt(self._ok, places[0], places[1], now, size, 1, frame.store_host)
+        # Order: the bytes are there before their end moves. No Python code runs between these
+        # three lines, so that an exception raised by a signal cannot separate them.
         file.wrote = at + size
         file.store_timestamp = now
         slot.next_offset = places[0] + 1
         if at + size > self.ahead_at:
             self._on_ahead()
-        return self._receipt(self._ok, places[0], places[1], now, size, 1, frame.store_host)
+        return receipt

@@ -27,7 +27,7 @@ from rocketlake.format._kernel.pure.properties import (
 )
 from rocketlake.format._kernel.pure.reading import make_messages, read_columns, read_units
 from rocketlake.format._kernel.pure.scanning import crc31, intern_topics, scan, scan_at
-from rocketlake.format._kernel.pure.tail import LogTail
+from rocketlake.format._kernel.pure.tail import LogTail, are_inert, set_together
 from rocketlake.format._kernel.pure.units import filter_units
 from rocketlake.model.hashes import java_hash, key_hash
 
@@ -39,6 +39,7 @@ __all__ = [
     "append",
     "append_batch",
     "append_rows",
+    "are_inert",
     "arrow_columns",
     "crc31",
     "decode_properties",
@@ -64,4 +65,5 @@ __all__ = [
     "scan",
     "scan_at",
     "seal",
+    "set_together",
 ]

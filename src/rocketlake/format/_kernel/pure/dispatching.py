@@ -10,7 +10,7 @@ from rocketlake.format._kernel.pure.numbers import numbers
 from rocketlake.format._kernel.pure.properties import decode_properties
 from rocketlake.model import flags
 from rocketlake.model import properties as names
-from rocketlake.model.hashes import key_hash, tags_code
+from rocketlake.model.hashes import TAG_KEY_PREFIX, key_hash, tags_code
 from rocketlake.model.message import split_keys
 
 Buffer = bytes | bytearray | memoryview
@@ -54,10 +54,13 @@ def _traits(sys_flag: int, properties: dict[str, str]) -> Trait:
     return found
 
 
-def key_entries(buffer: Buffer, rows: Any) -> tuple[bytearray, bytearray]:
+def key_entries(
+    buffer: Buffer, rows: Any, *, with_tags: bool = False
+) -> tuple[bytearray, bytearray]:
     """Return the hash and the row of every key, native i32 each, in the order of the index.
 
-    Of each row that is indexed the unique key comes first, then the keys as they stand.
+    Of each row that is indexed the unique key comes first, then the keys as they stand, then the
+    tag if it is asked for. The row of a tag is inverted: ~0 for the first one.
     """
     view = memoryview(buffer)
     table = memoryview(rows).cast("B")
@@ -72,6 +75,10 @@ def key_entries(buffer: Buffer, rows: Any) -> tuple[bytearray, bytearray]:
         for key in ([unique] if unique else []) + split_keys(properties.get(names.KEYS)):
             hashes.append(key_hash(topic, key))
             rows_of.append(i)
+        tags = properties.get(names.TAGS)
+        if with_tags and tags:
+            hashes.append(key_hash(topic, TAG_KEY_PREFIX + tags))
+            rows_of.append(~i)
     return bytearray(hashes.tobytes()), bytearray(rows_of.tobytes())
 
 

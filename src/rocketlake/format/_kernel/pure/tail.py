@@ -5,7 +5,8 @@ record and moves the positions; whatever is unusual is answered with None, and t
 long way, which does the same with more words.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import Any
 
@@ -14,6 +15,33 @@ from rocketlake.format._kernel.pure.appending import RecordFrame, append
 
 _NS_PER_MS = 1_000_000
 _SLOW_NS = 1_000_000
+
+
+def set_together(changes: Iterable[tuple[Any, str, Any]]) -> None:
+    """Set attributes, each given as (object, name, value): no Python code runs in between.
+
+    Why: an exception raised by a signal, or by a debugger, comes between two instructions of the
+    interpreter. What must change together is changed by one call that has none.
+    """
+    targets, names, values = zip(*changes, strict=True)
+    deque(map(setattr, targets, names, values), maxlen=0)
+
+
+def are_inert(messages: Iterable[Any]) -> bool:
+    """Tell whether reading the fields of messages runs no code of their sender.
+
+    Why: fields are read under the append lock. A mapping with code of its own could put a message
+    itself, and would wait for that lock forever.
+    """
+    return all(
+        type(message.properties) is dict
+        and type(message.keys) in (tuple, list, str)
+        and (
+            type(message.body) in (bytes, bytearray, memoryview)
+            or not hasattr(type(message.body), "__buffer__")
+        )
+        for message in messages
+    )
 
 
 class LogTail:
@@ -73,6 +101,8 @@ class LogTail:
             ValueError: the message cannot be encoded; nothing was changed.
         """
         since = self.lock_since_ms
+        if not are_inert((message,)):
+            return None
         if since and self._now_ns() // _NS_PER_MS - since > self.busy_ms:
             return None
         started = perf_counter_ns()
@@ -101,10 +131,15 @@ class LogTail:
         size = append(file.buffer, at, message, frame, now, queue_offset, place, now)
         if size <= 0:
             return None
-        # Order: the bytes are there before their end moves, and the time speaks of them.
-        file.wrote = at + size
-        file.store_timestamp = now
-        slot.next_offset = queue_offset + 1
+        receipt = self._receipt(self._ok, queue_offset, place, now, size, 1, frame.store_host)
+        # Order: the bytes are there before their end moves.
+        set_together(
+            (
+                (file, "wrote", at + size),
+                (file, "store_timestamp", now),
+                (slot, "next_offset", queue_offset + 1),
+            )
+        )
         if at + size > self.ahead_at:
             self._on_ahead()
-        return self._receipt(self._ok, queue_offset, place, now, size, 1, frame.store_host)
+        return receipt
