@@ -224,7 +224,7 @@ def test_locking_that_the_system_cannot_do_says_so(lock, monkeypatch):
     def fail(*_):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(fcntl, "lockf", fail)
+    monkeypatch.setattr(fcntl, "fcntl", fail)
     with pytest.raises(FileAccessError, match="cannot lock: No locks available"):
         lock.acquire()
 
