@@ -23,4 +23,10 @@ class Closing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException:
+            # Why again: an exception of a signal handler may have come before `close` did
+            # anything. A second call does no harm.
+            self.close()
+            raise

@@ -5,6 +5,7 @@ Only `files.ops` opens them, and they are reached through `ops.Reader` and `ops.
 
 import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,19 +63,29 @@ class PosixReader:
             start = last
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Give the descriptor back; a second call, in whatever thread, does nothing."""
+        # Order: forgotten before it is closed. While it is being closed another thread may open a
+        # file and get the same number, which must not be closed in its place.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()
 
 
 class PosixWriter(PosixReader):
-    """A descriptor, `pwrite` and `fdatasync`."""
+    """A descriptor, `pwrite` and `fdatasync`.
 
-    __slots__ = ()
+    A `sync` that failed fails from then on. Why: the system tells of a failed write once. If an
+    exception of a signal handler takes the place of that error, the next `sync` must not succeed.
+    """
+
+    __slots__ = ("_sync_error",)
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        self._sync_error: OSError | None = None
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of the data at a position.
@@ -134,12 +145,16 @@ class PosixWriter(PosixReader):
         Raises:
             FlushFailedError: it may not be there, and asking again would not tell.
         """
+        if self._sync_error is not None:
+            raise flush_failed(self._path, self._sync_error) from self._sync_error
         try:
             if sys.platform == "darwin":
-                os.fsync(self._descriptor)  # noqa: TID251 - there is no other call
+                os.fsync(self._descriptor)
             else:
                 os.fdatasync(self._descriptor)
         except OSError as error:
+            # Order: the first thing done, before any call that a signal may interrupt.
+            self._sync_error = error
             raise flush_failed(self._path, error) from error
 
     def map(self, size: int) -> PosixMap:
@@ -148,6 +163,33 @@ class PosixWriter(PosixReader):
             return PosixMap(self._descriptor, size)
         except OSError as error:
             raise failed("cannot map", self._path, error) from error
+
+
+def open_regular(path: Path, flags: int, mode: int = 0) -> int:
+    """Open a regular file, by its name or a symbolic link; return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    # Why O_NONBLOCK: opening a FIFO would wait for its other end. Reads and writes of regular
+    # files do not look at it.
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    try:
+        _require_regular(os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"it is {_kind_name(mode)}, not a regular file")
+
+
+def _kind_name(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def failed(what: str, path: Path, error: OSError, wanted: int = 0) -> FileAccessError:

@@ -15,9 +15,9 @@ from typing import Generic, Literal, TypeAlias, TypeVar, overload
 from msgspec import Struct
 
 from rocketlake import failpoint
-from rocketlake.errors import StoreError
+from rocketlake.errors import FileAccessError, StoreError
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.files.whole_file import write_whole
+from rocketlake.files.whole_file import WHOLE_SIZE_MAX, write_whole
 from rocketlake.format import java_json, names
 from rocketlake.format.java_json import JsonObject
 
@@ -121,7 +121,10 @@ def _read(ops: FileOps, path: Path) -> bytes | None:
     if entry is None:
         return None
     if entry.is_dir:
-        raise ValueError("Is a directory")
+        raise FileAccessError(str(path), "Is a directory")
+    if entry.size > WHOLE_SIZE_MAX:
+        text = f"it has {entry.size} bytes; a table has {WHOLE_SIZE_MAX} at most"
+        raise FileAccessError(str(path), text)
     try:
         reader = ops.open_reader(path)
     except StoreError as error:
@@ -144,13 +147,18 @@ def _parse(data: bytes) -> JsonObject:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, FileAccessError):
+        return error.reason
     cause = error.__cause__
     return cause.strerror or str(cause) if isinstance(cause, OSError) else str(error)
 
 
 def _save_old(ops: FileOps, path: Path, old: Path) -> bool:
     """Give the table in use a second name; False if there is none, or it is visibly broken."""
-    data = _read(ops, path)
+    try:
+        data = _read(ops, path)
+    except StoreError:
+        return False  # a FIFO, a file of a terabyte: the new table takes its place
     text = (data or b"").strip()
     if data is None or not (text.startswith(b"{") and text.endswith(b"}")):
         return False

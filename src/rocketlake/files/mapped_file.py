@@ -6,8 +6,8 @@
 3. Readers take a `Slice`. It holds the file, which may lose its name meanwhile, but not its bytes.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from rocketlake import failpoint
@@ -16,6 +16,7 @@ from rocketlake.errors import FileAccessError
 from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
 from rocketlake.files.held_resource import HeldResource
 from rocketlake.files.ops import Advice, Buffer, FileOps, MemoryMap, Writer
+from rocketlake.files.shared_writer import SharedWriter
 from rocketlake.files.slice import Slice
 
 FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
@@ -46,8 +47,17 @@ class MappedFile(HeldResource):
     __slots__ = (
         *("allocated", "base_offset", "buffer", "committed", "flushed", "is_first", "path", "size"),
         *("store_timestamp", "wrote"),
-        *("_handle", "_is_locked", "_is_unlinked", "_map", "_ops", "_owes_zeros", "_traits"),
-        "_write_buffer",
+        *(
+            "_handle",
+            "_handle_users",
+            "_is_locked",
+            "_is_unlinked",
+            "_map",
+            "_ops",
+            "_owes_zeros",
+            "_traits",
+        ),
+        *("_write_buffer", "_writers"),
     )
 
     def __init__(
@@ -64,7 +74,7 @@ class MappedFile(HeldResource):
         self.is_first = False  # made in an empty queue
         self.buffer = _NOTHING
         self._map: MemoryMap | None = None
-        self._handle: Writer | None = None
+        self._writers = SharedWriter()
         self._write_buffer: WriteBuffer | None = None
         self._is_unlinked = False
         self._is_locked = False
@@ -98,7 +108,7 @@ class MappedFile(HeldResource):
         self._write_buffer = write_buffer
         self.buffer = self._map.buffer if write_buffer is None else write_buffer.buffer
         if self._traits.keeps_descriptor:
-            self._handle = handle
+            self._writers.keep(handle)
         else:
             handle.close()
 
@@ -194,10 +204,21 @@ class MappedFile(HeldResource):
             DiskFullError, FileAccessError: they cannot be written; the file is as before, but for
                 bytes behind its end that the next `reserve` makes zeros.
         """
-        assert self._write_buffer is None, f"{self!r} is written through a buffer"
-        end = self.wrote + len(data)
-        if end > self.size:
+        if self.wrote + len(data) > self.size:
             return False
+        self.write_behind(data)
+        self.wrote += len(data)
+        return True
+
+    def write_behind(self, data: Buffer) -> None:
+        """Write bytes behind the last ones by a call to the system; `wrote` is for the caller.
+
+        Raises:
+            DiskFullError, FileAccessError: they cannot be written; the file is as before, but for
+                bytes behind its end that the next `reserve` makes zeros.
+        """
+        assert self._write_buffer is None, f"{self!r} is written through a buffer"
+        assert self.wrote + len(data) <= self.size, f"{self!r} has no room for {len(data)} bytes"
         self.reserve(len(data))
         try:
             with self._writer() as writer:
@@ -206,8 +227,6 @@ class MappedFile(HeldResource):
             # Some of it may be there, and would look like what was appended.
             self.allocated, self._owes_zeros = self.wrote, True
             raise
-        self.wrote = end
-        return True
 
     def advance(self, count: int) -> None:
         """Count bytes that were put into `buffer` at `wrote`."""
@@ -265,7 +284,7 @@ class MappedFile(HeldResource):
             # Compat: a file that is going away counts as flushed: the next one has its turn.
             self.flushed = end
             if end == self.size:
-                self._close_handle()
+                self._writers.give_up()
                 if self._traits.is_sparse:
                     self.advise(Advice.NORMAL)
         return self.flushed
@@ -448,31 +467,10 @@ class MappedFile(HeldResource):
                 self.buffer = self._map.buffer
             return self._map
 
-    @contextmanager
-    def _writer(self) -> Iterator[Writer]:
+    def _writer(self) -> AbstractContextManager[Writer]:
         """Lend the open file; opened for this once where the family keeps no descriptors."""
-        handle = self._handle
-        if handle is not None:
-            yield handle
-            return
-        writer = self._ops.open_writer(self.path)
-        if self._traits.keeps_descriptor and self.flushed < self.size:
-            with self._guard:
-                if self._handle is None and not self._is_closed:
-                    self._handle = writer
-            if self._handle is writer:
-                yield writer
-                return
-        try:
-            yield writer
-        finally:
-            writer.close()
-
-    def _close_handle(self) -> None:
-        with self._guard:
-            handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.close()
+        keeps = self._traits.keeps_descriptor and self.flushed < self.size
+        return self._writers.borrow(lambda: self._ops.open_writer(self.path), keeps=keeps)
 
     def _return_write_buffer(self) -> None:
         lent = self._write_buffer
@@ -484,7 +482,7 @@ class MappedFile(HeldResource):
 
     def _let_go(self) -> None:
         self._return_write_buffer()
-        self._close_handle()
+        self._writers.give_up(is_end=True)
         mapped, self._map = self._map, None
         self.buffer = _NOTHING
         if mapped is not None:

@@ -47,8 +47,7 @@ class MappedFileMaker:
         Raises:
             DiskFullError: there is no space; nothing is left behind.
         """
-        if not self._traits.is_durable:
-            self._note_names(place.path)
+        named = set() if self._traits.is_durable else self._named_by(place.path)
         self._ops.mkdirs(place.path.parent, is_durable=self._traits.is_durable)
         file = MappedFile(self._ops, self._clock, place, self._traits)
         lent = self._lend() if self._lend is not None else None
@@ -58,6 +57,9 @@ class MappedFileMaker:
             if lent is not None:
                 lent.give_back()
             raise
+        # Order: behind the names. Noted before, they could be synced too early, and be forgotten.
+        with self._guard:
+            self._unsynced |= named
         return file
 
     def open(self, place: FilePlace) -> MappedFile:
@@ -83,20 +85,20 @@ class MappedFileMaker:
                 self._unsynced |= places
             raise
 
-    def _note_names(self, path: Path) -> None:
-        """Remember the directory of a new file, and those of the directories made for it."""
+    def _named_by(self, path: Path) -> set[Path]:
+        """Return the directory of a new file, and those of the directories to be made for it."""
         new = {path.parent}
         for place in path.parents:
             if self._ops.stat(place) is not None:
                 break
             new.add(place.parent)
-        with self._guard:
-            self._unsynced |= new
+        return new
 
     def _sync_dir(self, place: Path) -> None:
         try:
             self._ops.sync_dir(place)
-        except FlushFailedError:
-            if self._ops.stat(place) is not None:
+        except FlushFailedError as error:
+            # It was removed meanwhile, and its names with it. Why not look whether it is there: it
+            # may have been made again since, which was noted then.
+            if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            # It was removed meanwhile, and its names with it.

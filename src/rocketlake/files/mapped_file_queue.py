@@ -107,6 +107,8 @@ class MappedFileQueue:
         self._flushing = threading.Lock()
         self._committing = threading.Lock()
         self._doomed: list[MappedFile] = []
+        self.on_advance: Callable[[], None] | None = None
+        """Told that `committed_where` or `flushed_where` has moved, in the thread that moved it."""
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -227,7 +229,9 @@ class MappedFileQueue:
                 self.committed_where,
                 file.base_offset + file.commit(least_pages),
             )
-            return self.committed_where != before
+            has_moved = self.committed_where != before
+        self._note_advance(has_moved=has_moved)
+        return has_moved
 
     def flush(self, least_pages: int) -> bool:
         """Have readable bytes of one file on the disk; tell whether `flushed_where` moved.
@@ -239,15 +243,16 @@ class MappedFileQueue:
             file = self._file_from(self.flushed_where)
             if file is None:
                 return False
-            # Order: read before the flush, so that it speaks of a record that is covered.
-            timestamp = file.store_timestamp
-            before, self.flushed_where = (
-                self.flushed_where,
-                file.base_offset + file.flush(least_pages),
-            )
-            if least_pages <= 0:
+            # Order: the time before the position, which is moved first, and both before the flush.
+            timestamp, wrote = file.store_timestamp, file.wrote
+            flushed = file.flush(least_pages)
+            before, self.flushed_where = self.flushed_where, file.base_offset + flushed
+            if least_pages <= 0 and flushed >= wrote:
+                # Why: the last record may still be in the file's write buffer.
                 self.store_timestamp = timestamp
-            return self.flushed_where != before
+            has_moved = self.flushed_where != before
+        self._note_advance(has_moved=has_moved)
+        return has_moved
 
     def sync_from(self, offset: int) -> None:
         """Have on the disk what anybody wrote to the files from an offset on, as after a crash.
@@ -291,12 +296,19 @@ class MappedFileQueue:
         return True
 
     def delete_expired(
-        self, expiry: Expiry, wait: Waiter, *, is_forced: bool = False, below: int | None = None
+        self,
+        expiry: Expiry,
+        wait: Waiter,
+        *,
+        is_forced: bool = False,
+        below: int | None = None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> int:
         """Delete the oldest files that are older than allowed, or any if forced; return how many.
 
         The last file stays, and what does not end at or before the offset `below`. `wait` is called
-        between two files and can end the round.
+        between two files and can end the round. `prepare` is called before the first file goes, and
+        not if none does; what it raises keeps all files.
 
         Raises:
             FileAccessError: a file cannot be removed; it stays in the queue.
@@ -311,7 +323,9 @@ class MappedFileQueue:
                 break
             if not is_forced and file.last_modified_ms() > latest_ms:
                 break
-            if deleted and wait(expiry.pause_ms / 1000):
+            if not deleted:
+                prepare()
+            elif wait(expiry.pause_ms / 1000):
                 break
             self._drop(file, expiry.force_after_ms)
             self.expired_count += 1
@@ -396,6 +410,10 @@ class MappedFileQueue:
 
     # --- private ---------------------------------------------------------------------------------
 
+    def _note_advance(self, *, has_moved: bool) -> None:
+        if has_moved and self.on_advance is not None:
+            self.on_advance()
+
     def _contains(self, file: MappedFile, offset: int) -> bool:
         return file.base_offset <= offset < file.base_offset + self.file_size
 
@@ -444,15 +462,17 @@ class MappedFileQueue:
         place = self._place(base_offset)
         if self._preallocator is not None:
             following = self._place(base_offset + self.file_size)
-            file = self._preallocator.obtain(place, following)
+            if not self._preallocator.obtain(place, following, self._adopt):
+                return None
         else:
-            file = self._factory.create(place)
-        if file is not None:
-            with self._change:
-                file.is_first = not self.files
-                self.files = (*self.files, file)
-            failpoint.hit("roll.after")
-        return file
+            self._adopt(self._factory.create(place))
+        failpoint.hit("roll.after")
+        return self.files[-1]
+
+    def _adopt(self, file: MappedFile) -> None:
+        with self._change:
+            file.is_first = not self.files
+            self.files = (*self.files, file)
 
     def _cut_last(self, position: int) -> None:
         last = self.files[-1]

@@ -1,4 +1,4 @@
-"""FileOps and PosixFileOps; with `descriptor` and `memory`, alone in touching os and mmap.
+"""FileOps and PosixFileOps; with `descriptor`, `memory` and `posix_locks`, alone in touching os.
 
 1. Readers use `pread`, never a map: a file that another process cuts short then gives a short read,
    where a map would end the process with SIGBUS. Only who holds the store's lock maps its files.
@@ -7,7 +7,6 @@
 """
 
 import errno
-import fcntl
 import os
 from collections.abc import Hashable
 from itertools import takewhile
@@ -19,7 +18,15 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from rocketlake.errors import StoreNotFoundError
-from rocketlake.files.descriptor import Buffer, PosixReader, PosixWriter, failed, flush_failed
+from rocketlake.files import posix_locks
+from rocketlake.files.descriptor import (
+    Buffer,
+    PosixReader,
+    PosixWriter,
+    failed,
+    flush_failed,
+    open_regular,
+)
 from rocketlake.files.memory import PAGE_SIZE, Advice, PosixMap
 
 __all__ = [
@@ -203,11 +210,18 @@ class FileOps(Protocol):
         ...
 
     def lock(self, path: Path, content: bytes) -> FileLock | None:
-        """Lock byte 0 of a file and write its content; None if another process has the lock."""
+        """Lock byte 0 of a file and write its content; None if the lock is taken."""
+        ...
+
+    def lock_directory(self, path: Path, *, is_shared: bool = False) -> FileLock | None:
+        """Lock a directory; None if the lock is taken, by this process or another one."""
         ...
 
     def lock_holder(self, path: Path) -> int | None:
-        """Return the process that holds a lock on the file, if one does."""
+        """Return the process that holds a lock on a directory, or on a file or its directory.
+
+        Negative if there is such a process, but the system does not tell which.
+        """
         ...
 
     def allocate_memory(self, size: int) -> MemoryMap:
@@ -268,10 +282,10 @@ class PosixFileOps:
         """Open a file for reading.
 
         Raises:
-            StoreNotFoundError: it is gone or may not be read.
+            StoreNotFoundError: it is gone, may not be read, or is no regular file.
         """
         try:
-            return PosixReader(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return PosixReader(path, open_regular(path, os.O_RDONLY))
         except OSError as error:
             raise _unreadable(path, error) from error
 
@@ -395,50 +409,16 @@ class PosixFileOps:
                 raise flush_failed(path, error) from error
 
     def lock(self, path: Path, content: bytes) -> FileLock | None:
-        """Lock byte 0 of a file and write its content; None if another process has the lock.
+        """Lock byte 0 of a file and write its content; None if the lock is taken."""
+        return posix_locks.lock_file(path, content)
 
-        The system would grant it a second time to this process, and closing any descriptor of the
-        file would drop it: `files.store_lock` sees to it that neither happens.
-        """
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
-        except OSError as error:
-            raise failed("cannot open the lock", path, error) from error
-        writer = PosixWriter(path, descriptor)
-        try:
-            # Compat: Java's tryLock on byte 0, length 1 is this very call.
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except (BlockingIOError, PermissionError):
-            writer.close()
-            return None
-        except OSError as error:
-            writer.close()
-            raise failed("cannot lock", path, error) from error
-        try:
-            writer.write(0, content)
-            writer.sync()
-        except BaseException:
-            writer.close()
-            raise
-        return writer
+    def lock_directory(self, path: Path, *, is_shared: bool = False) -> FileLock | None:
+        """Lock a directory; None if the lock is taken."""
+        return posix_locks.lock_directory(path, is_shared=is_shared)
 
     def lock_holder(self, path: Path) -> int | None:
-        """Return the process that holds a lock on the file, if one does.
-
-        The kernel's table is asked: opening the file and closing it again would drop a lock that
-        this very process holds on it.
-        """
-        try:
-            found = path.stat()
-            table = Path("/proc/locks").read_text(encoding="ascii")
-        except OSError:
-            return None
-        name = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-        for line in table.splitlines():
-            fields = line.split()
-            if name in fields and "WRITE" in fields and "->" not in fields:
-                return int(fields[fields.index("WRITE") + 1])
-        return None
+        """Return the process that holds a lock on a directory, or on a file or its directory."""
+        return posix_locks.find_holder(path)
 
     def allocate_memory(self, size: int) -> MemoryMap:
         """Return memory of zeros that belongs to no file."""
@@ -450,7 +430,7 @@ class PosixFileOps:
 
 def _open_writer(path: Path) -> PosixWriter:
     try:
-        return PosixWriter(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return PosixWriter(path, open_regular(path, os.O_RDWR))
     except OSError as error:
         raise failed("cannot open for writing", path, error) from error
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -40,7 +41,10 @@ class Preallocator(BackgroundService):
     One preallocator serves one queue of files: a request is known by its offset, so a file made
     ahead is used even if the rule for its directory has changed since.
 
-    Thread-safety: `obtain` may be called from any thread, for one queue from one at a time.
+    Thread-safety: `obtain` may be called from any thread, for one queue from one at a time. While
+    the thread of the service runs, only that thread makes files and hands them to their queue. So
+    an exception in a thread that waits (Ctrl-C) leaves no file that belongs to no queue: the queue
+    gets it all the same.
 
     Invariants: an error stays until a file could be made; until then whoever asks for a file that
     is not there gets it at once, while the thread goes on trying.
@@ -65,7 +69,7 @@ class Preallocator(BackgroundService):
         self._warm_up = warm_up
         self._wait_s = wait_s
         self._retry_s = retry_s
-        self._change = threading.Condition()
+        self._change = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._error: RocketLakeError | None = None
 
@@ -74,11 +78,16 @@ class Preallocator(BackgroundService):
         """Why the last file could not be made; None since one could."""
         return self._error
 
-    def obtain(self, wanted: FilePlace, following: FilePlace | None = None) -> MappedFile | None:
-        """Return a new file, and have the one behind it made.
+    def obtain(
+        self,
+        wanted: FilePlace,
+        following: FilePlace | None,
+        adopt: Callable[[MappedFile], None],
+    ) -> bool:
+        """Have a new file made and given to `adopt`, and the one behind it made; tell whether.
 
-        None if there is no write buffer for it, or it takes too long; it is then made nevertheless,
-        for the next call.
+        False if there is no write buffer for it, or it takes too long; it is then made and given
+        nevertheless, later.
 
         Raises:
             StoreClosedError: the preallocator was closed, before or meanwhile.
@@ -87,35 +96,39 @@ class Preallocator(BackgroundService):
         with self._change:
             if not self._submit(wanted) or self.is_closing:
                 self._check_open()
-                return None
+                return False
             request = self._requests[wanted.base_offset]
-            request.is_awaited = True
+            request.adopt = adopt
+            # Why not a Condition: its methods are Python code that an exception may leave in the
+            # middle, with the lock taken. This gate belongs to one wait.
+            request.gate = gate = threading.Lock()
+            gate.acquire()
             if following is not None:
                 self._submit(following)
-            self.wakeup()
-            self._change.wait_for(lambda: self._is_settled(request), self._wait_s)
-            request.is_awaited = False
-            if request.file is not None:
-                del self._requests[wanted.base_offset]
-                return request.file
-            self._check_open()
-            if self._error is not None:
-                raise self._error.with_traceback(None)
+        self.wakeup()
+        if request.file is not None or self._error is None:
+            gate.acquire(timeout=self._wait_s)
+        if request.is_adopted:
+            return True
+        self._check_open()
+        error = self._error
+        if error is not None:
+            raise error.with_traceback(None)
         log.warning("file not made in time path=%s wait_s=%s", request.place.path, self._wait_s)
-        return None
+        return False
 
     def run_once(self) -> None:
         """Make every file that was asked for; stop at the first that cannot be made."""
         while not self.is_closing:
+            self._hand_over()
             request = self._next_request()
             if request is None or not self._fulfil(request):
                 return
 
     def run_last(self) -> None:
-        """Remove the files that nobody came for."""
+        """Remove the files that no queue asked for."""
         self.discard()
-        with self._change:
-            self._change.notify_all()
+        self._open_gates()
 
     def pause_s(self) -> float | None:
         """Wait for a request; for a short time only if one could not be fulfilled."""
@@ -124,8 +137,7 @@ class Preallocator(BackgroundService):
     def close(self) -> None:
         """Let whoever waits for a file go, end the thread and remove what was made ahead."""
         self._closing.set()
-        with self._change:
-            self._change.notify_all()
+        self._open_gates()
         super().close()
 
     def discard(self) -> None:
@@ -138,6 +150,23 @@ class Preallocator(BackgroundService):
             file.destroy(_DISCARD_AFTER_MS)
         if unused:
             log.debug("unused files removed count=%d", len(unused))
+
+    def _hand_over(self) -> None:
+        """Give files that are ready to the queues that wait for them."""
+        with self._change:
+            for base_offset, request in list(self._requests.items()):
+                file, adopt = request.file, request.adopt
+                if file is not None and adopt is not None and not self.is_closing:
+                    del self._requests[base_offset]
+                    request.file = None
+                    adopt(file)
+                    request.is_adopted = True
+                    _open_gate(request)
+
+    def _open_gates(self) -> None:
+        with self._change:
+            for request in self._requests.values():
+                _open_gate(request)
 
     def _submit(self, place: FilePlace) -> bool:
         request = self._requests.get(place.base_offset)
@@ -155,9 +184,6 @@ class Preallocator(BackgroundService):
         if self.is_closing:
             raise StoreClosedError("no new files: the store is closed")
 
-    def _is_settled(self, request: "_Request") -> bool:
-        return request.file is not None or self._error is not None or self.is_closing
-
     def _next_request(self) -> "_Request | None":
         with self._change:
             pending = [request for request in self._requests.values() if request.file is None]
@@ -174,11 +200,11 @@ class Preallocator(BackgroundService):
                 file.destroy(_DISCARD_AFTER_MS)
                 raise
         except RocketLakeError as error:
-            with self._change:
-                if self._error is None:
-                    log.warning("file not made path=%s reason=%s", place.path, error)
-                self._error = error
-                self._change.notify_all()
+            if self._error is None:
+                log.warning("file not made path=%s reason=%s", place.path, error)
+            # Order: set before the gate opens, since the thread behind it reads the error.
+            self._error = error
+            self._open_gates()
             return False
         with self._change:
             if self._error is not None:
@@ -187,8 +213,9 @@ class Preallocator(BackgroundService):
             is_wanted = self._requests.get(place.base_offset) is request
             if is_wanted:
                 request.file = file
-            self._change.notify_all()
-        if not is_wanted:
+        if is_wanted:
+            self._hand_over()
+        else:
             file.destroy(_DISCARD_AFTER_MS)
         return True
 
@@ -196,7 +223,7 @@ class Preallocator(BackgroundService):
         if self._warm_up is not None:
             # Why: who waits for the file needs it now more than it needs warm pages.
             file.warm(
-                lambda: self.is_closing or request.is_awaited,
+                lambda: self.is_closing or request.adopt is not None,
                 sync_every_pages=self._warm_up.sync_every_pages,
             )
 
@@ -206,4 +233,14 @@ class _Request(Struct):
 
     place: FilePlace
     file: MappedFile | None = None
-    is_awaited: bool = False
+    adopt: Callable[[MappedFile], None] | None = None
+    """Takes the file; None: it is made ahead, and nothing waits for it."""
+    gate: "threading.Lock | None" = None
+    """Opened for the thread that waits."""
+    is_adopted: bool = False
+
+
+def _open_gate(request: _Request) -> None:
+    gate, request.gate = request.gate, None
+    if gate is not None:
+        gate.release()

@@ -6,9 +6,12 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Final
 
+from rocketlake.errors import StoreError
+
 log = logging.getLogger(__name__)
 
 _FAILURE_PAUSE_S: Final = 0.1
+_CLOSE_MAX_S: Final = 30.0
 
 
 class _Bell:
@@ -28,8 +31,9 @@ class _Bell:
 
     def set(self) -> None:
         """Ring."""
-        with suppress(RuntimeError):  # it rings already
-            self._silence.release()
+        if self._silence.locked():
+            with suppress(RuntimeError):  # another thread rang in between
+                self._silence.release()
 
     def wait(self, timeout_s: float | None) -> None:
         """Wait until it rings, and silence it; or until the time is over."""
@@ -61,6 +65,7 @@ class BackgroundService(ABC):
         self._closing = threading.Event()
         self._life = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._is_running = False
         self._is_closed = False
         self._failures = 0
 
@@ -86,9 +91,12 @@ class BackgroundService(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is there."""
-        thread = self._thread
-        return thread is not None and thread.is_alive()
+        """Whether the thread is there.
+
+        Why not `Thread.is_alive`: an exception inside it, as a signal handler may raise, makes it
+        take the thread for ended from then on.
+        """
+        return self._is_running
 
     def start(self) -> None:
         """Make the thread; a second call does nothing, and so does one after `close`."""
@@ -97,6 +105,7 @@ class BackgroundService(ABC):
                 self._thread = threading.Thread(
                     target=self._run, name=self.name, daemon=self._is_daemon
                 )
+                self._is_running = True
                 self._thread.start()
 
     def wakeup(self) -> None:
@@ -107,6 +116,9 @@ class BackgroundService(ABC):
         """Let the run in progress end, and the thread with it, then run for the last time.
 
         A second call waits for the first and does nothing. What the last run raises is raised.
+
+        Raises:
+            StoreError: the run in progress does not end; the last one is left out.
         """
         self._closing.set()
         self._wake.set()
@@ -114,18 +126,26 @@ class BackgroundService(ABC):
             thread = self._thread
             assert thread is not threading.current_thread(), f"{self.name} cannot close itself"
             if thread is not None:
-                thread.join()
+                thread.join(_CLOSE_MAX_S)
+                if thread.is_alive():
+                    raise StoreError(
+                        f"the thread {self.name} has not ended within {_CLOSE_MAX_S:.0f} s: the "
+                        "disk or a listener holds it up"
+                    )
             if not self._is_closed:
                 self._is_closed = True
                 self.run_last()
 
     def _run(self) -> None:
         log.debug("service started name=%s", self.name)
-        while not self._closing.is_set():
-            self._wake.wait(self.pause_s())
-            # Order: cleared before the run, so that a wakeup during it is not lost.
-            self._wake.clear()
-            self._run_guarded()
+        try:
+            while not self._closing.is_set():
+                self._wake.wait(self.pause_s())
+                # Order: cleared before the run, so that a wakeup during it is not lost.
+                self._wake.clear()
+                self._run_guarded()
+        finally:
+            self._is_running = False
         log.debug("service ended name=%s", self.name)
 
     def _run_guarded(self) -> None:

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Final
 
+from rocketlake.errors import FileAccessError
 from rocketlake.files.ops import FileOps
 
+WHOLE_SIZE_MAX: Final = 512 << 20
+"""Larger files are no tables and notes; reading one would take all memory."""
 _PIECE: Final = 1 << 20
 
 
@@ -12,7 +15,7 @@ def read_whole(ops: FileOps, path: Path) -> bytes | None:
     """Return all bytes of a file; None if it is not there.
 
     Raises:
-        FileAccessError: it cannot be read.
+        FileAccessError: it cannot be read, or is too large to be such a file.
     """
     if ops.stat(path) is None:
         return None
@@ -22,6 +25,8 @@ def read_whole(ops: FileOps, path: Path) -> bytes | None:
     try:
         while piece := reader.read(len(data), _PIECE):
             data += piece
+            if len(data) > WHOLE_SIZE_MAX:
+                raise FileAccessError(str(path), f"it has more than {WHOLE_SIZE_MAX} bytes")
     finally:
         reader.close()
     return bytes(data)

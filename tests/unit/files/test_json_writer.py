@@ -1,5 +1,6 @@
 """Writing tables: the old or the new one is there at every moment."""
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -74,6 +75,15 @@ def test_broken_table_does_not_take_the_place_of_the_copy(ops, path, broken):
     backup_path(path).write_bytes(b'{"a":0}')
     write_table(ops, path, b'{"a":1}')
     assert content(path) == {"topics.json": b'{"a":1}', "topics.json.bak": b'{"a":0}'}
+
+
+def test_new_table_takes_the_place_of_what_is_no_file(ops, path):
+    for number in range(2):
+        write_table(ops, path, b'{"a":%d}' % number)
+    path.unlink()
+    os.mkfifo(path)
+    write_table(ops, path, b'{"a":2}')
+    assert content(path) == {"topics.json": b'{"a":2}', "topics.json.bak": b'{"a":0}'}
 
 
 def test_left_overs_of_a_crash_are_no_obstacle(ops, path):

@@ -1,5 +1,6 @@
 """Files made ahead of need: the next and the next but one, limits, errors, the end."""
 
+import signal
 import threading
 
 import pytest
@@ -48,7 +49,7 @@ def preallocators():
 def make(ops, preallocators):
     def make(*, wait_s=WAIT_S, lend=None, **settings):
         maker = MappedFileMaker(ops, ManualClock(), LOG_FILES, lend)
-        preallocators.append(Preallocator(maker, wait_s=wait_s, retry_s=0.001, **settings))
+        preallocators.append(QueuedPreallocator(maker, wait_s=wait_s, retry_s=0.001, **settings))
         return preallocators[-1]
 
     return make
@@ -64,6 +65,29 @@ def place(tmp_path):
 
 def names_in(path):
     return sorted(int(child.name) // SIZE for child in path.iterdir())
+
+
+class QueuedPreallocator(Preallocator):
+    """A preallocator whose `obtain` returns the file that its queue was given."""
+
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self.given = {}
+
+    def obtain(self, wanted, following=None, adopt=None):
+        if adopt is not None:
+            return super().obtain(wanted, following, adopt)
+        if wanted.base_offset not in self.given:
+            super().obtain(wanted, following, self._take)
+            if not self.is_running:
+                self._hand_over()
+        elif following is not None:
+            with self._change:
+                self._submit(following)
+        return self.given.pop(wanted.base_offset, None)
+
+    def _take(self, file):
+        self.given[file.base_offset] = file
 
 
 class Stock:
@@ -260,8 +284,10 @@ def test_warm_up_ends_when_the_store_closes(make, place, monkeypatch, tmp_path):
 
     monkeypatch.setattr("rocketlake.files.mapped_file.MappedFile.warm", warm)
     preallocator = make(wait_s=0, warm_up=WarmUp())
-    preallocator.obtain(place(0))
+    with preallocator._change:
+        preallocator._submit(place(0))
     preallocator.start()
+    preallocator.wakeup()
     assert is_warming.wait(WAIT_S)
     preallocator.close()
     assert names_in(tmp_path / "log") == []
@@ -382,4 +408,31 @@ def test_queue_without_a_file_in_time_stays_as_it_is(make, ops, tmp_path):
     assert queue.files == ()
     preallocator.run_once()
     assert queue.last_file(0).base_offset == 0
+    queue.close()
+
+
+def test_file_of_a_caller_that_was_interrupted_reaches_its_queue(make, ops, tmp_path):
+    """Ctrl-C while a put waits for the next file: the next put finds it, and makes no other."""
+    preallocator = make()
+    preallocator.start()
+    queue = MappedFileQueue(
+        *(ops, ManualClock(), MappedFileMaker(ops, ManualClock()), tmp_path / "log"),
+        file_size=SIZE,
+        preallocator=preallocator,
+    )
+    ops.gate.clear()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            queue.last_file(0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    ops.gate.set()
+    assert queue.last_file(0).base_offset == 0
+    assert [file.base_offset for file in queue.files] == [0]
     queue.close()
