@@ -1,12 +1,22 @@
-"""Body compression: zlib, lz4, zstd, by the flag bits of a message."""
+"""Body compression: zlib, lz4, zstd, by the flag bits of a message.
 
+A small body may inflate to a thousand times its size. So inflating stops at a limit, which is set
+for the process by `set_body_size_max` or by the environment variable ROCKETLAKE_BODY_SIZE_MAX.
+"""
+
+import os
 import zlib
 from enum import IntEnum
-from typing import IO
+from typing import IO, Final
 
 from rocketlake.model import flags
 
-_ZSTD_STEP = 1024  # compressed bytes at a time: what they grow to is looked at in between
+BODY_SIZE_MAX: Final = 64 << 20
+"""The limit without a setting: 16 times the largest message that a broker takes by default."""
+VARIABLE: Final = "ROCKETLAKE_BODY_SIZE_MAX"
+
+_ZSTD_GROWTH: Final = 32_768  # a block of 4 bytes inflates to 128 KiB
+_ZSTD_STEP_MIN: Final = 64
 
 
 class Compression(IntEnum):
@@ -33,8 +43,40 @@ def compression(sys_flag: int) -> Compression | None:
         raise ValueError(f"unknown compression type {kind} in system flag {sys_flag}") from None
 
 
-def inflate(body: bytes, sys_flag: int, *, size_max: int = 1 << 30) -> bytes:
+class _Limit:
+    """The limit of the process. Thread-safety: one attribute is read and replaced."""
+
+    def __init__(self, text: str | None) -> None:
+        self.size_max = BODY_SIZE_MAX if text is None else self.parse(text)
+
+    @staticmethod
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) > 0):
+            raise ValueError(f"{VARIABLE}={text!r}: wanted a number of bytes, at least 1")
+        return int(text)
+
+
+_limit = _Limit(os.environ.get(VARIABLE))
+
+
+def body_size_max() -> int:
+    """Return how many bytes a compressed body may inflate to."""
+    return _limit.size_max
+
+
+def set_body_size_max(size_max: int) -> None:
+    """Set how many bytes a compressed body may inflate to, in this process.
+
+    Raises:
+        ValueError: it is not at least 1.
+    """
+    _limit.size_max = _Limit.parse(str(size_max))
+
+
+def inflate(body: bytes, sys_flag: int, *, size_max: int | None = None) -> bytes:
     """Return the plain body of a stored one; an uncompressed body comes back as it is.
+
+    `size_max` is the limit of the process, unless it is given.
 
     Raises:
         ValueError: the body is not what its flags say, or would grow beyond `size_max`.
@@ -42,12 +84,16 @@ def inflate(body: bytes, sys_flag: int, *, size_max: int = 1 << 30) -> bytes:
     kind = compression(sys_flag)
     if kind is None:
         return body
+    size_max = _limit.size_max if size_max is None else size_max
     try:
         plain = _INFLATE[kind](body, size_max)
     except (zlib.error, RuntimeError, EOFError, MemoryError) as error:
         raise ValueError(f"body is not {kind.name}: {error}") from error
     if len(plain) > size_max:
-        raise ValueError(f"{kind.name} body grows beyond {size_max} bytes")
+        raise ValueError(
+            f"{kind.name} body of {len(body)} bytes grows beyond {size_max} bytes; raise the limit"
+            f" with rocketlake.set_body_size_max or the environment variable {VARIABLE}"
+        )
     return plain
 
 
@@ -101,22 +147,24 @@ def _inflate_zstd(body: bytes, size_max: int) -> bytes:
     import zstandard  # noqa: PLC0415
 
     plain = bytearray()
-    rest = body
+    decompressor = zstandard.ZstdDecompressor()
+    # Why: what goes in at once must not grow to much more than the limit.
+    step = max(size_max // _ZSTD_GROWTH, _ZSTD_STEP_MIN)
+    at = 0
     while True:  # a body may be several frames
-        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame = decompressor.decompressobj()
         try:
-            for at in range(0, len(rest), _ZSTD_STEP):
-                plain += frame.decompress(rest[at : at + _ZSTD_STEP])
-                if len(plain) > size_max or frame.eof:
-                    rest = frame.unused_data + rest[at + _ZSTD_STEP :]
-                    break
+            while at < len(body) and not frame.eof and len(plain) <= size_max:
+                plain += frame.decompress(body[at : at + step])
+                at += step
         except zstandard.ZstdError as error:
             raise ValueError(f"body is not ZSTD: {error}") from error
         if len(plain) > size_max:
             return bytes(plain)
         if not frame.eof:
             raise ValueError("body is not ZSTD: it ends too early")
-        if not rest:
+        at = min(at, len(body)) - len(frame.unused_data)
+        if at >= len(body):
             return bytes(plain)
 
 

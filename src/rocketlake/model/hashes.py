@@ -5,6 +5,7 @@
 """
 
 import struct
+from typing import Final
 
 _INT_SIGN = 1 << 31
 _INT_MASK = (1 << 32) - 1
@@ -23,6 +24,10 @@ def wrap_int(value: int) -> int:
     """The low 32 bits of a number, signed: what Java keeps when it is cast to `int`."""
     low = value & _INT_MASK
     return low - ((low & _INT_SIGN) << 1)
+
+
+TAG_KEY_PREFIX: Final = "T#"
+"""Before a tag that is indexed as a key: by RocketMQ from 5.4 on."""
 
 
 def key_hash(topic: str, key: str) -> int:

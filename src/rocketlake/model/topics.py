@@ -38,6 +38,11 @@ SYSTEM_TOPICS: Final = frozenset(
 )
 """What TopicValidator knows by name; the timer's topic and others have the system prefix."""
 
+QUEUE_NAME_SIZE_MAX: Final = 255
+"""How many bytes the name of a directory has at most, on every file system in use."""
+QUEUES_MAX: Final = 65_536
+"""How many queues of one topic are used; a table may claim any number."""
+
 QUEUE_TYPE: Final = "queue.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
 
@@ -118,6 +123,20 @@ def is_system_topic(name: str) -> bool:
     cannot show that.
     """
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+
+
+def can_name_queues(name: str) -> bool:
+    """Tell whether a topic or light queue can have queues: each is a directory of that name.
+
+    Compat: the reference takes any name, and fails or makes directories inside each other when it
+    makes the queue. Names that its clients allow are all possible.
+    """
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        return False
+    try:
+        return len(name.encode("utf-8", "surrogateescape")) <= QUEUE_NAME_SIZE_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def is_lmq(name: str) -> bool:

@@ -3,12 +3,23 @@
 import base64
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from rocketlake.model import compression as compressions
 from rocketlake.model import flags
-from rocketlake.model.compression import Compression, compression, deflate, flagged, inflate
+from rocketlake.model.compression import (
+    BODY_SIZE_MAX,
+    Compression,
+    body_size_max,
+    compression,
+    deflate,
+    flagged,
+    inflate,
+    set_body_size_max,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 CASES = ("v46-compressed", "v4-compressed", "v5-compressed")
@@ -167,3 +178,51 @@ def test_limit_is_the_largest_size_allowed(kind):
     assert len(inflate(stored, flagged(0, kind), size_max=1000)) == 1000
     with pytest.raises(ValueError, match="grows beyond 999 bytes"):
         inflate(stored, flagged(0, kind), size_max=999)
+
+
+@pytest.fixture
+def limit():
+    """The limit of the process, as it is without a setting."""
+    yield set_body_size_max
+    set_body_size_max(BODY_SIZE_MAX)
+
+
+@pytest.mark.parametrize("kind", Compression)
+def test_default_limit_ends_a_bomb_early(kind, limit):
+    """A message of a few KiB must not take all memory when its body is asked for (issue 12)."""
+    limit(1 << 20)
+    bomb = deflate(bytes(16 << 20), kind)
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"grows beyond 1048576 bytes; raise the limit with rocket"
+    ):
+        inflate(bomb, flagged(0, kind))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 << 20
+    limit(16 << 20)
+    assert len(inflate(bomb, flagged(0, kind))) == 16 << 20
+
+
+def test_limit_without_a_setting_is_far_above_what_brokers_take():
+    assert body_size_max() == BODY_SIZE_MAX == 64 << 20
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, None])
+def test_limit_that_is_no_size_is_refused(size, limit):
+    with pytest.raises(ValueError, match="wanted a number of bytes"):
+        limit(size)
+
+
+def test_limit_of_the_environment():
+    assert compressions._Limit("1000").size_max == 1000
+    assert compressions._Limit(None).size_max == BODY_SIZE_MAX
+    with pytest.raises(ValueError, match="ROCKETLAKE_BODY_SIZE_MAX='lots'"):
+        compressions._Limit("lots")
+
+
+def test_body_of_many_empty_frames_is_read_in_one_go():
+    """Each frame must not cost a copy of all that follows it."""
+    empty, last = deflate(b"", Compression.ZSTD), deflate(b"end", Compression.ZSTD)
+    stored = empty * 50_000 + last
+    assert inflate(stored, flagged(0, Compression.ZSTD)) == b"end"
