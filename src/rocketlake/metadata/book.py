@@ -4,19 +4,21 @@
 2. It is written in the dialect of the reference: fixed members in the order of their names, entries
    of a table in the order of the file, new ones behind them.
 3. What a file has and we do not know is written as it was read.
+4. A book that speaks of the log has the log flushed between its snapshot and its write.
 """
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 from msgspec import Struct
 
 from rocketlake.clock import Clock
+from rocketlake.errors import RocketLakeError, StoreClosedError
 from rocketlake.files.json_file import write_table
 from rocketlake.files.ops import FileOps
 from rocketlake.format import java_json
@@ -35,6 +37,9 @@ class Place(Struct, frozen=True):
     config_dir: Path
     is_4x: bool = False
     """Write what 4.x writes: members that came later only where the file has them."""
+    flush_log: Callable[[], None] = lambda: None
+    """Brings every record that was appended so far to the disk, or raises; nothing to do where no
+    process appends to the log."""
 
 
 class Book(ABC):
@@ -44,13 +49,17 @@ class Book(ABC):
     while a file is written; `_writing` lets one thread write at a time.
 
     Durability: a change is on the disk when `persist` has returned. A crash before leaves the table
-    as it was written last.
+    as it was written last. A table that `speaks_of_log` names no record that is not on the disk.
     """
+
+    speaks_of_log: ClassVar[bool] = False
+    """Whether entries name positions of records, such as queue offsets that were consumed."""
 
     def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
         self._clock = place.clock
         self._ops = place.ops
         self._is_4x = place.is_4x
+        self._flush_log = place.flush_log
         self.path = place.config_dir / file_name
         self._members = members  # as read; what is not ours is written again
         self._version = table.decode_version(members) or DataVersion(0, place.clock.now_ms())
@@ -58,6 +67,8 @@ class Book(ABC):
         self._writing = threading.Lock()
         self._changes = 0
         self._written_changes = 0
+        self._is_closed = False
+        self._is_ended = False  # the last write was tried
 
     @classmethod
     def load(cls, place: Place) -> Self:
@@ -91,16 +102,54 @@ class Book(ABC):
 
         Raises:
             FileAccessError: it cannot be written; the old file stays and the book stays dirty.
+            StoreClosedError: the book was closed, whether or not it was changed.
+            StorePoisonedError: the log cannot be flushed; the old file stays.
         """
         with self._writing:
+            self._require_open()
+            return self._write()
+
+    def close(self) -> None:
+        """Write the table if it was changed; from now on it is neither changed nor written.
+
+        A second call does nothing, unless the first one was interrupted.
+
+        Raises:
+            FileAccessError: it cannot be written; the old file stays, and the book is closed.
+        """
+        with self._writing:
+            # Order: no change may come between the last write and the end.
             with self._lock:
-                if not self.is_dirty:
-                    return False
-                changes = self._changes
-                members = merge(self._members, self._encode())
-            write_table(self._ops, self.path, self._dump(members))
-            self._written_changes = changes
-            return True
+                self._is_closed = True
+            if self._is_ended:
+                return
+            try:
+                self._write()
+            except RocketLakeError:
+                # Why: the store is closed all the same, and the file belongs to others then.
+                self._is_ended = True
+                raise
+            self._is_ended = True
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError(f"{self.path} belongs to a store that is closed")
+
+    def _write(self) -> bool:
+        """Write the table if it was changed; tell whether it was; `_writing` is held."""
+        with self._lock:
+            if not self.is_dirty:
+                return False
+            changes = self._changes
+            members = merge(self._members, self._encode())
+        if self.speaks_of_log:
+            # Order: snapshot, log, table. Records that the snapshot speaks of were appended
+            # before it was taken, so this flush covers them. With the flush first, a commit
+            # that comes between the two would speak of a record that a power cut still takes.
+            self._flush_log()
+        write_table(self._ops, self.path, self._dump(members))
+        self._written_changes = changes
+        return True
 
     @abstractmethod
     def _encode(self) -> JsonObject:
@@ -119,11 +168,21 @@ class Book(ABC):
         return merge(old, encode_version(self._version, is_4x=self._is_4x))
 
     def _changed(self) -> None:
-        """Note a change that does not count as a version; the lock is held."""
+        """Note a change that does not count as a version; the lock is held.
+
+        Raises:
+            StoreClosedError: the book was closed; the change would be lost.
+        """
+        self._require_open()
         self._changes += 1
 
     def _next_version(self) -> None:
-        """Note a change; the lock is held."""
+        """Note a change; the lock is held.
+
+        Raises:
+            StoreClosedError: the book was closed; the change would be lost.
+        """
+        self._require_open()
         self._changes += 1
         # Compat: as DataVersion#nextVersion; the state version is 0 outside of controller mode.
         self._version = DataVersion(self._version.counter + 1, self._clock.now_ms(), 0)

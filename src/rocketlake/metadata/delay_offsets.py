@@ -1,6 +1,7 @@
 """DelayOffsets: delayOffset.json that can be changed."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 from rocketlake.format.java_json import JsonObject
 from rocketlake.metadata import offsets
@@ -15,6 +16,8 @@ class DelayOffsets(Book):
 
     Thread-safety: as Book.
     """
+
+    speaks_of_log: ClassVar[bool] = True
 
     def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
         super().__init__(place, file_name, members)
@@ -40,6 +43,23 @@ class DelayOffsets(Book):
             self._updates += 1
             if self._updates % _UPDATES_PER_VERSION == 0:
                 self._next_version()
+
+    def bring_back(self, end_of: Callable[[int], int]) -> dict[int, tuple[int, int]]:
+        """Set progress that is beyond the end of a level's queue to that end.
+
+        Returns the old and the new offset of each level that was changed.
+        """
+        with self._lock:
+            found = {
+                level: (offset, end)
+                for level, offset in self._offsets.items()
+                if offset > (end := end_of(level))
+            }
+            for level, (_, end) in found.items():
+                self._offsets[level] = end
+            if found:
+                self._next_version()
+            return found
 
     def snapshot(self) -> dict[int, int]:
         """Return the next queue offset of each level that something is known of."""

@@ -1,17 +1,36 @@
 """OffsetBook: consumerOffset.json, or lmqConsumerOffset.json, that can be changed."""
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from rocketlake.format.java_json import JsonObject, JsonValue
 from rocketlake.metadata import offsets, table
 from rocketlake.metadata.book import VERSION_NAME, Book, Place
 from rocketlake.metadata.offsets import SEPARATOR, OffsetTable, join_key, split_key
+from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
 
 _TABLE: Final = "offsetTable"
 _LIGHT_TABLE: Final = "lmqOffsetTable"
 _GROUP_TOPICS: Final = "groupTopicMap"
 _COMMITS_PER_VERSION: Final = 500  # BrokerConfig#consumerOffsetUpdateVersionStep
+
+
+class Excess(Struct, frozen=True):
+    """Progress of a group that was beyond the end of a queue, and was brought back to it."""
+
+    group: str
+    key: QueueKey
+    offset: int
+    end: int
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group} was at {self.offset} of {self.key}, which ends at {self.end}:"
+            f" it goes on at {self.end}"
+        )
 
 
 class OffsetBook(Book):
@@ -21,6 +40,8 @@ class OffsetBook(Book):
 
     Thread-safety: as Book. `get` reads without a lock.
     """
+
+    speaks_of_log: ClassVar[bool] = True
 
     def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
         super().__init__(place, file_name, members)
@@ -61,10 +82,16 @@ class OffsetBook(Book):
     # --- changing --------------------------------------------------------------------------------
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set the next queue offset of a group, forward or backward."""
+        """Set the next queue offset of a group, forward or backward.
+
+        Raises:
+            StoreClosedError: the book was closed; the commit would be lost.
+        """
         key = topic + SEPARATOR + group
         # Why: consumers commit message by message; a call less is felt.
         with self._lock:
+            if self._is_closed:
+                self._require_open()
             found = self._offsets.get(key)
             if found is None:
                 found = self._offsets[key] = {}
@@ -80,6 +107,19 @@ class OffsetBook(Book):
         """Let a group go on at these offsets; queues that are not named keep theirs."""
         for queue_id, offset in wanted.items():
             self.commit(topic, group, queue_id, offset)
+
+    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[Excess]:
+        """Set progress that is beyond the end of a queue to that end; return what was changed.
+
+        `end_of` returns the next queue offset of a queue, 0 for one that does not exist.
+        """
+        with self._lock:
+            found = list(self._find_excess(end_of))
+            for name, one in found:
+                self._offsets[name][one.key.queue_id] = one.end
+            if found:
+                self._next_version()
+            return [one for _, one in found]
 
     def clone(self, source: str, target: str, topic: str) -> bool:
         """Let a group be where another one is; False if that has no offsets of the topic."""
@@ -107,6 +147,21 @@ class OffsetBook(Book):
 
     def _decode(self, members: JsonObject) -> OffsetTable:
         return offsets.decode(members)
+
+    def _find_excess(self, end_of: Callable[[QueueKey], int]) -> Iterator[tuple[str, Excess]]:
+        for name, found in self._offsets.items():
+            names = split_key(name)
+            if names is None:
+                continue
+            topic, group = names
+            for queue_id, offset in found.items():
+                key = QueueKey(topic, queue_id)
+                end = end_of(key)
+                if is_lmq(group):
+                    # Compat: a light queue is named by its group, whatever the topic is.
+                    end = max(end, end_of(QueueKey(group, 0)))
+                if offset > end:
+                    yield name, Excess(group, key, offset, end)
 
     def _remove_keys(self, keys: list[str]) -> int:
         with self._lock:

@@ -5,15 +5,18 @@
 4.x has no `attributes`.
 """
 
+import logging
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake.format.java_json import JsonObject
 from rocketlake.metadata import table
 from rocketlake.metadata.table import DataVersion
-from rocketlake.model.topics import TopicConfig
+from rocketlake.model.topics import QUEUES_MAX, TopicConfig
+
+log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "topics.json"
 
@@ -42,7 +45,26 @@ def decode(value: JsonObject) -> TopicTable:
     """
     topics = {
         # Compat: the broker looks a topic up by its key; the name inside is only shown.
-        name: table.convert({"topicName": name, **members}, TopicConfig, where)
+        name: _bounded(table.convert({"topicName": name, **members}, TopicConfig, where))
         for name, where, members in table.get_entries(value, "topicConfigTable")
     }
     return TopicTable(topics, table.decode_version(value))
+
+
+def _bounded(config: TopicConfig) -> TopicConfig:
+    """Return a topic with no more queues than can be listed.
+
+    Why: callers make a list of all queues. A number of ten digits in the table must not cost all
+    memory. The table itself keeps its number.
+    """
+    counts = (config.read_queue_count, config.write_queue_count)
+    if max(counts) <= QUEUES_MAX:
+        return config
+    log.warning(
+        "topic has too many queues, only the first are used topic=%r queues=%d used=%d",
+        config.name,
+        max(counts),
+        QUEUES_MAX,
+    )
+    read, write = (min(count, QUEUES_MAX) for count in counts)
+    return structs.replace(config, read_queue_count=read, write_queue_count=write)
