@@ -11,12 +11,14 @@ from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMa
 from rocketlake.files.mapped_file_queue import MappedFileQueue, QueuePaths
 from rocketlake.files.ops import FileOps
 from rocketlake.files.preallocator import Preallocator, WarmUp
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.write_buffer_pool import WriteBufferPool
 from rocketlake.format import names
 from rocketlake.store.checkpoint import StoreCheckpoint
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.store.deleted_topics import DeletedTopicsFile
 from rocketlake.store.dispatch import Dispatcher
 from rocketlake.store.durability import Durability, Patience
 from rocketlake.store.flush import (
@@ -25,6 +27,7 @@ from rocketlake.store.flush import (
     PeriodicFlush,
     Poison,
     QueueFlush,
+    Reached,
     Rhythm,
 )
 from rocketlake.store.handshake import Handshake
@@ -61,6 +64,8 @@ class Base(Struct, frozen=True):
     """Gives the files of the log; None: mapped files."""
     is_outside: bool = False
     """Queues and index are written by a job, not by this process."""
+    worker: ShieldedWorker | None = None
+    """Opens and closes the store; None: one of its own."""
 
     @property
     def ops(self) -> FileOps:
@@ -97,6 +102,7 @@ class Parts(Struct, frozen=True):
     index: IndexFileSet | None
     index_catch_up: IndexCatchUp | None
     handshake: Handshake
+    deleted: DeletedTopicsFile
     offsets: QueueOffsets
     dispatcher: Dispatcher
     queue_flush: QueueFlush
@@ -122,8 +128,11 @@ def assemble(base: Base) -> Parts:
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
     handshake = Handshake(base.ops, base.directory.root)
+    deleted = DeletedTopicsFile(base.ops, base.directory.root)
     catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
-    dispatcher = _make_dispatcher(base, log_parts.log, queues, (catch_up, flags, handshake))
+    builder = _make_builder(base, queues, deleted)
+    dispatcher = _make_dispatcher(base, log_parts.log, builder, (catch_up, flags, handshake))
+    log_parts.log.on_readable = dispatcher.wake_if_idle
     if catch_up is not None:
         catch_up.attach(dispatcher)
     durability = _make_durability(base, log_parts, dispatcher)
@@ -138,13 +147,14 @@ def assemble(base: Base) -> Parts:
         index=index,
         index_catch_up=catch_up,
         handshake=handshake,
+        deleted=deleted,
         offsets=offsets,
         dispatcher=dispatcher,
         queue_flush=_make_queue_flush(base, queues, dispatcher, (checkpoint, handshake)),
         durability=durability,
         putter=Putter(put_parts, options, clock),
         sampler=StatsSampler(stats, clock),
-        retention=_make_retention(base, log_parts, dispatcher, (queues, index, flags)),
+        retention=_make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted)),
     )
 
 
@@ -245,24 +255,30 @@ def _make_index(base: Base) -> IndexFileSet | None:
     return IndexFileSet(base.ops, base.clock, base.directory.path(names.INDEX), shape)
 
 
-def _make_dispatcher(
-    base: Base,
-    log: CommitLog,
-    queues: ConsumeQueueSet,
-    rest: tuple[IndexCatchUp | None, RunningFlags, Handshake],
-) -> Dispatcher:
+def _make_builder(base: Base, queues: ConsumeQueueSet, deleted: DeletedTopicsFile) -> UnitBuilder:
     options = base.options
-    index, flags, handshake = rest
-    builder = UnitBuilder(
+    return UnitBuilder(
         queues,
         base.catalog,
         delay_levels_ms=options.delay_levels_ms,
         has_light_queues=options.enable_lmq and options.enable_multi_dispatch,
+        deleted=deleted.get,
     )
+
+
+def _make_dispatcher(
+    base: Base,
+    log: CommitLog,
+    builder: UnitBuilder,
+    rest: tuple[IndexCatchUp | None, RunningFlags, Handshake],
+) -> Dispatcher:
+    options = base.options
+    index, flags, handshake = rest
     if base.is_outside:
         return OutsideDispatcher(log, builder, flags, handshake)
     is_replica = options.broker_role is BrokerRole.SLAVE
-    return Dispatcher(log, builder, index, flags, is_replica=is_replica)
+    is_synced = options.flush_disk_type is FlushMode.SYNC_FLUSH
+    return Dispatcher(log, builder, index, flags, is_replica=is_replica, is_synced=is_synced)
 
 
 def _make_queue_flush(
@@ -274,18 +290,21 @@ def _make_queue_flush(
     options = base.options
     checkpoint, handshake = rest
 
-    def reached() -> int:
+    def reached() -> Reached:
         if not base.is_outside:
-            return dispatcher.dispatched_timestamp
+            return Reached(dispatcher.dispatched_timestamp, dispatcher.dispatched_record)
         found = handshake.progress_of_writer()
         if found is None:
-            return 0  # what a job did for an earlier start says nothing about this one
+            return Reached(0)  # what a job did for an earlier start says nothing about this one
         checkpoint.index_timestamp = max(checkpoint.index_timestamp, found.index_timestamp)
-        return found.timestamp
+        return Reached(found.timestamp)
 
-    def save(reached_ms: int) -> None:
-        if reached_ms > 0:
-            checkpoint.queue_timestamp = reached_ms
+    def save(units: Reached) -> None:
+        if units.timestamp > 0:
+            checkpoint.queue_timestamp = units.timestamp
+        # Compat: before 5.5 nothing stands there; a store that 5.5 has opened keeps it true.
+        if checkpoint.queue_physical_offset > 0 and units.physical_offset > 0:
+            checkpoint.queue_physical_offset = units.physical_offset
         checkpoint.flush()
 
     return QueueFlush(
@@ -305,7 +324,7 @@ def _make_retention(
     base: Base,
     log_parts: LogParts,
     dispatcher: Dispatcher,
-    rest: tuple[ConsumeQueueSet, IndexFileSet | None, RunningFlags],
+    rest: tuple[ConsumeQueueSet, IndexFileSet | None, RunningFlags, DeletedTopicsFile],
 ) -> Retention:
     options = base.options
 
@@ -313,11 +332,19 @@ def _make_retention(
         log_parts.flusher.flush_all()
         dispatcher.catch_up(log_parts.files.flushed_where)
 
-    queues, index, flags = rest
+    queues, index, flags, deleted = rest
     if base.is_outside:
         # The job lets queues and index follow the log.
         queues = ConsumeQueueSet(base.directory, base.clock)
-    parts = RetentionParts(log_parts.log, queues, index, flags, dispatcher.reach, settle)
+    parts = RetentionParts(
+        log=log_parts.log,
+        queues=queues,
+        index=index,
+        flags=flags,
+        dispatched=dispatcher.reach,
+        settle=settle,
+        forget_expired=deleted.forget_expired,
+    )
     disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
     retention = Retention(parts, disks, options, base.clock)
 

@@ -1,12 +1,14 @@
 """StoreCheckpoint: up to when each family of a running store was last known good.
 
 The page is `format.checkpoint`. Each value has an owner, who sets it once what it says is on the
-disk; `flush` writes them all.
+disk; `flush` writes them all, but no time beyond that of the log.
 """
 
 import logging
 import threading
 from pathlib import Path
+
+from msgspec import structs
 
 from rocketlake import failpoint
 from rocketlake.files.ops import FileOps, Writer
@@ -25,6 +27,9 @@ class StoreCheckpoint:
     Durability: `flush` writes the page in place, in one call, and returns once it is on the disk.
     A crash leaves the old values or the new ones. What was never written reads as 0, so that
     recovery begins at the first file.
+
+    Invariants: the file never says that queues or index are flushed up to a time beyond that of the
+    log: a power cut may take records whose units and keys are on the disk.
     """
 
     def __init__(self, ops: FileOps, root: Path, *, is_4x: bool = False) -> None:
@@ -39,6 +44,8 @@ class StoreCheckpoint:
         self.index_timestamp = 0
         self.primary_flushed_offset = 0
         self.confirm_offset = 0
+        self.queue_physical_offset = 0
+        """Kept up to date where it is not 0: RocketMQ 5.5 recovers from there."""
 
     def load(self) -> None:
         """Take the values of the file; those it lacks, as a short or missing one does, are 0."""
@@ -57,6 +64,7 @@ class StoreCheckpoint:
         self.index_timestamp = found.index_timestamp
         self.primary_flushed_offset = found.primary_flushed_offset
         self.confirm_offset = found.confirm_offset
+        self.queue_physical_offset = found.queue_physical_offset
         log.debug("checkpoint loaded path=%s size=%d values=%r", self._path, len(data), found)
 
     def values(self) -> Checkpoint:
@@ -67,6 +75,7 @@ class StoreCheckpoint:
             self.index_timestamp,
             self.primary_flushed_offset,
             self.confirm_offset,
+            self.queue_physical_offset,
         )
 
     def flush(self) -> None:
@@ -77,7 +86,7 @@ class StoreCheckpoint:
             DiskFullError: there is no space for the file, which does not exist yet.
         """
         with self._writing:
-            page = self.values().encode()[: self._fields_size]
+            page = self._limited().encode()[: self._fields_size]
             # Compat: as in StoreCheckpoint#flush; that of 4.x knows three values and leaves the
             # rest, which a 5.x may have written, as it is.
             page += self._page[len(page) :]
@@ -92,6 +101,29 @@ class StoreCheckpoint:
                 self._ops.sync_dir(self._path.parent)
             self._page = page
             failpoint.hit("checkpoint.after")
+
+    def _limited(self) -> Checkpoint:
+        """Return the values, those of queues and index not beyond the log's."""
+        values = self.values()
+        return structs.replace(
+            values,
+            queue_timestamp=min(values.queue_timestamp, values.physical_timestamp),
+            index_timestamp=min(values.index_timestamp, values.physical_timestamp),
+        )
+
+    def lower_to(self, timestamp: int, log_end: int) -> None:
+        """Have nothing in the file beyond the last record, as it is after a log has lost others.
+
+        Raises:
+            FlushFailedError: the file may say something else.
+        """
+        newest = max(self.physical_timestamp, self.queue_timestamp, self.index_timestamp)
+        if newest > timestamp or self.queue_physical_offset > log_end:
+            self.physical_timestamp = min(self.physical_timestamp, timestamp)
+            self.queue_timestamp = min(self.queue_timestamp, timestamp)
+            self.index_timestamp = min(self.index_timestamp, timestamp)
+            self.queue_physical_offset = min(self.queue_physical_offset, log_end)
+            self.flush()
 
     def _open(self) -> tuple[Writer, bool]:
         if self._ops.stat(self._path) is not None:

@@ -1,6 +1,8 @@
 """CommitLog: append under one lock, read, bounds.
 
 1. Inside the lock, and nowhere else, a record gets its queue and physical offset and store time.
+   The end of the log and the queue offsets move by one call of the kernel (`set_together`): an
+   exception that a signal raises comes before that call or after it, never in between.
 2. A record that does not fit into the file ends it with a blank record and goes to the next one.
 3. What is appended can be read at once, unless write buffers hold it back until they are committed.
 """
@@ -21,7 +23,13 @@ from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.ops import Advice
 from rocketlake.files.slice import Slice
 from rocketlake.format import layout
-from rocketlake.format.appending import LogTail, RecordFrame, append, append_batch
+from rocketlake.format.appending import (
+    LogTail,
+    RecordFrame,
+    append,
+    append_batch,
+    set_together,
+)
 from rocketlake.format.bulk import BulkStop, append_rows
 from rocketlake.format.record import Check, StoredMessage, scan
 from rocketlake.model.message import Message
@@ -75,6 +83,9 @@ class CommitLog:
         on_ahead: Callable[[], None] | None = None,
     ) -> None:
         self.files = files
+        files.on_advance = self.note_readable
+        self.on_readable: Callable[[], None] | None = None
+        """Told that the readable end may have moved, in the thread that moved it."""
         self.confirmed: Callable[[], int] | None = None  # how far, where that is not all
         self._clock = clock
         self._now_ns = clock.now_ns
@@ -122,11 +133,22 @@ class CommitLog:
     def set_confirm_offset(self, offset: int) -> None:
         """Let the log be dispatched up to an offset, and no further until the next call."""
         self.confirmed = lambda: min(offset, self.files.max_offset)
+        self.note_readable()
+
+    def note_readable(self) -> None:
+        """Tell who works on what can be read that its end may have moved.
+
+        The end is moved by an append, a flush, a commit of write buffers or the replication that
+        confirms it, as the options say. Each calls this after it has moved the end.
+        """
+        if self.on_readable is not None:
+            self.on_readable()
 
     @property
     def lock_since_ms(self) -> int:
         """When the append under way began; 0: there is none."""
-        return self.tail.lock_since_ms
+        # Why: an exception may end an append before it resets the time.
+        return self.tail.lock_since_ms if self._lock.locked() else 0
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -344,24 +366,23 @@ class CommitLog:
                 if size == 0:
                     return None
                 if size > 0:
-                    file.wrote = at + size
-                    file.store_timestamp = now
-                    self._move(slot, step)
-                    return PutReceipt(
+                    receipt = PutReceipt(
                         _OK, queue_offset, place, now, size, step.count, frame.store_host
                     )
+                    set_together(
+                        [
+                            (file, "wrote", at + size),
+                            (file, "store_timestamp", now),
+                            *_offset_moves(slot, step),
+                        ]
+                    )
+                    return receipt
                 if -size + layout.BLANK_HEADER_SIZE > file.size:
                     return self._too_large(-size)
                 file = self._roll(file)
         except _NoFileError as error:
             return self._refuse(error)
         raise AssertionError("what fits a file fits an empty one")
-
-    def _move(self, slot: QueueSlot | None, step: Step) -> None:
-        if slot is not None:
-            slot.next_offset += step.count
-        for light in step.light:
-            light.next_offset += 1
 
     def _keep_batch(
         self, file: MappedFile, slot: QueueSlot, frame: RecordFrame, done: tuple[list[int], int]
@@ -370,29 +391,38 @@ class CommitLog:
         place = file.base_offset + file.wrote
         ends = list(accumulate(sizes, initial=place))
         first = slot.next_offset
-        file.wrote = ends[-1] - file.base_offset
-        file.store_timestamp = now
-        slot.next_offset = first + len(sizes)
-        if file.wrote > self.tail.ahead_at:
-            self._look_ahead()
-        return PutReceipt(
-            *(_OK, first, place, now, ends.pop() - place, len(sizes), frame.store_host),
+        end = ends.pop()
+        receipt = PutReceipt(
+            *(_OK, first, place, now, end - place, len(sizes), frame.store_host),
             tuple(ends),
         )
+        set_together(
+            (
+                (file, "wrote", end - file.base_offset),
+                (file, "store_timestamp", now),
+                (slot, "next_offset", first + len(sizes)),
+            )
+        )
+        if file.wrote > self.tail.ahead_at:
+            self._look_ahead()
+        return receipt
 
     def _keep_rows(
         self, file: MappedFile, rows: memoryview, now: int, lanes: Lanes, *, is_direct: bool
     ) -> None:
-        if is_direct:
-            file.wrote += len(rows)
-        else:
+        if not is_direct:
             try:
-                file.append_by_call(rows)
+                file.write_behind(rows)
             except RocketLakeError as error:
                 self._let_go()  # the next append looks what is behind the last record
                 raise _NoFileError(str(error)) from error
-        file.store_timestamp = now
-        lanes.keep()
+        set_together(
+            [
+                (file, "wrote", file.wrote + len(rows)),
+                (file, "store_timestamp", now),
+                *lanes.moves(),
+            ]
+        )
         if is_direct and file.wrote > self.tail.ahead_at:
             self._look_ahead()
 
@@ -408,8 +438,13 @@ class CommitLog:
         return PutReceipt(status, reason=str(error))
 
     def _roll(self, file: MappedFile) -> MappedFile:
-        """End a file with a blank record and return the next one."""
-        file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
+        """End a file with a blank record and return the next one.
+
+        Each step can be repeated: an exception may end this method anywhere, and the next append
+        comes here again.
+        """
+        if not file.is_full:
+            file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
         self._let_go()
         if self.on_roll is not None:
             self.on_roll(file)
@@ -447,6 +482,14 @@ class CommitLog:
     def _note_slow(self, lock_ns: int, copy_ns: int) -> None:
         if self.on_slow is not None:
             self.on_slow(lock_ns, copy_ns)
+
+
+def _offset_moves(slot: QueueSlot | None, step: Step) -> list[tuple[QueueSlot, str, int]]:
+    """Return the next queue offsets behind an append."""
+    moves = [(light, "next_offset", light.next_offset + 1) for light in step.light]
+    if slot is not None:
+        moves.append((slot, "next_offset", slot.next_offset + step.count))
+    return moves
 
 
 class _NoFileError(Exception):

@@ -15,7 +15,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.store.consume_queue_ext import ConsumeQueueExt
 from rocketlake.store.stats import SparseLog
 from rocketlake.store.unit_files import UnitFiles
-from rocketlake.store.unit_kind import Units
+from rocketlake.store.unit_kind import Units, can_hold
 from rocketlake.store.unit_queue import Column, UnitQueue, packed
 
 log = logging.getLogger(__name__)
@@ -84,15 +84,23 @@ class ConsumeQueue(UnitQueue):
         """Append units in the order of the log, each with its queue offset.
 
         1. What the queue holds already is passed over, so that records can be dispatched again.
-        2. The first unit of a queue may have any number: the places before it are pre-filled.
-        3. A unit behind a gap is appended all the same, as the reference does. It then stands for
-           another queue offset than its own.
+        2. The first unit of a queue may have any number: the places before it are pre-filled. So
+           may the next unit of a queue all of whose messages the log has deleted.
+        3. A unit behind a gap keeps its number: the places before it are filled. Only a number that
+           cannot be right, because the log has no room for so many records between the last unit
+           and this one, or because the next unit contradicts it, is not believed: the unit is
+           appended at the end.
 
         Raises:
             DiskFullError: there is no space; a repeat does what is left to do.
         """
         view = packed(units, UNIT_DTYPE)
         for start, stop in _runs(queue_offsets):
+            if self._is_contradicted(queue_offsets, start, stop):
+                self._put_at_end(
+                    view[start * _UNIT_SIZE : stop * _UNIT_SIZE], int(queue_offsets[start])
+                )
+                continue
             self.append_packed(
                 view[start * _UNIT_SIZE : stop * _UNIT_SIZE],
                 int(queue_offsets[start]),
@@ -116,7 +124,10 @@ class ConsumeQueue(UnitQueue):
             DiskFullError: there is no space; a repeat does what is left to do.
         """
         for start, stop in _runs(queue_offsets):
-            for first, last in self._choose(units[start:stop], int(queue_offsets[start])):
+            number = int(queue_offsets[start])
+            if self._is_contradicted(queue_offsets, start, stop):
+                number = self.max_offset
+            for first, last in self._choose(units[start:stop], number):
                 rows = range(start + first, start + last)
                 part = units[rows.start : rows.stop].copy()
                 part["tags_code"] = [
@@ -234,7 +245,7 @@ class ConsumeQueue(UnitQueue):
 
         A piece is appended before the next one is asked for.
         """
-        # Compat: as ConsumeQueue#putMessagePositionInfo would decide for one after the other.
+        # Compat: repeats are passed over as by ConsumeQueue#putMessagePositionInfo.
         ends = units["physical_offset"] + units["size"]
         start = int(np.searchsorted(ends, self.max_physical_offset, side="right"))
         if start == len(units):
@@ -250,9 +261,49 @@ class ConsumeQueue(UnitQueue):
             start, number = start + 1, 1
         start += max(self.max_offset - number, 0)
         if start < len(units):
-            if first_offset + start > self.max_offset:
-                self._note_shift(first_offset + start)
+            number = first_offset + start
+            if number > self.max_offset:
+                self._pass_gap(number, int(units["physical_offset"][start]))
             yield start, len(units)
+
+    def _is_contradicted(self, queue_offsets: Column, start: int, stop: int) -> bool:
+        """Tell whether a single unit leaps ahead, and the next one does not follow it.
+
+        Why: no checksum covers the number of a record. One that is damaged must not hide the good
+        records behind it, whose numbers would count as held already.
+        """
+        if stop - start > 1 or stop == len(queue_offsets):
+            return False
+        return self.max_offset < int(queue_offsets[stop]) < int(queue_offsets[start])
+
+    def _put_at_end(self, view: memoryview, number: int) -> None:
+        """Append a unit whose number is not believed, unless the queue holds its record."""
+        unit = QueueUnit.decode(view)
+        if unit.physical_offset + unit.size > self.max_physical_offset:
+            self._note_shift(number)
+            self._append(view)
+
+    def _pass_gap(self, number: int, physical_offset: int) -> None:
+        """Have a unit that comes next stand for its number, if that can be right.
+
+        Compat: the reference appends it at the end in any case ("logic queue order maybe wrong"),
+        and all units behind it stand for other queue offsets than their own.
+        """
+        end, held_to = self.max_offset, self.max_physical_offset
+        if not can_hold(number - end, held_to, physical_offset):
+            self._note_shift(number)
+            return
+        if held_to <= self._log_min:
+            # Nothing that the queue holds can be read any more, and nothing has to be filled.
+            self._begin_at(number)
+        else:
+            self.fill_gap(number, held_to)
+        log.warning(
+            "queue goes on behind messages that are lost key=%s from=%d to=%d",
+            self.key,
+            end,
+            number,
+        )
 
     def _append(self, view: memoryview) -> None:
         """Append units at the end, file by file."""

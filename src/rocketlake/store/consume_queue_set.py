@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from rocketlake.clock import Clock
-from rocketlake.errors import StoreError
+from rocketlake.errors import FlushFailedError, StoreError
 from rocketlake.files.crew import for_each
 from rocketlake.files.file_traits import QUEUE_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
@@ -18,9 +18,11 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout, names
 from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import can_name_queues
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.consume_queue_ext import ConsumeQueueExt
+from rocketlake.store.deleted_topics import DeletedTopics
 from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.stats import SparseLog
 from rocketlake.store.unit_files import UnitFiles
@@ -65,6 +67,7 @@ class ConsumeQueueSet:
         self._notes = SparseLog(log, clock)
         self._queues: dict[QueueKey, AnyQueue] = {}
         self._change = threading.Lock()
+        self._failure: FlushFailedError | None = None
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -85,7 +88,7 @@ class ConsumeQueueSet:
         """
         queue = self._queues.get(key)
         if queue is None:
-            if not is_queue_name(key.topic):
+            if not can_name_queues(key.topic):
                 raise ValueError(f"no queue can be kept for a topic named {key.topic!r}")
             with self._change:
                 queue = self._queues.get(key)
@@ -209,8 +212,18 @@ class ConsumeQueueSet:
         With 0 the names of their files are on the disk, too.
 
         Raises:
-            FlushFailedError: some may not be there.
+            FlushFailedError: some may not be there. Every later flush raises the same: a system may
+                forget that it could not write a page, and let the next sync of it succeed.
         """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._flush(least_pages)
+        except FlushFailedError as error:
+            self._failure = error
+            raise
+
+    def _flush(self, least_pages: int) -> bool:
         due = [queue for queue in self._all() if queue.is_due(least_pages)]
         # Why: a flush is mostly waiting, and a file system writes what many wait for in one go.
         threads = _FLUSH_THREADS if len(due) >= _FLUSHED_TOGETHER else 1
@@ -241,8 +254,19 @@ class ConsumeQueueSet:
     # --- the end ---------------------------------------------------------------------------------
 
     def drop(self, topic: str) -> int:
-        """Remove the queues of a topic, and their directories; return how many there were."""
-        return self._destroy(lambda key: key.topic == topic)
+        """Remove the queues of a topic, and their directories; return how many there were.
+
+        Durability: when this returns, none of their names is on the disk.
+        """
+        return len(self._destroy(lambda queue: queue.key.topic == topic))
+
+    def drop_earlier(self, deleted: DeletedTopics) -> list[QueueKey]:
+        """Remove queues of an earlier life of their topic, which a deletion left; return which."""
+        if not deleted.ends:
+            return []
+        return self._destroy(
+            lambda queue: deleted.is_earlier(queue.key.topic, queue.first_physical_offset())
+        )
 
     def destroy(self) -> None:
         """Remove all queues, as where there is no log."""
@@ -259,18 +283,25 @@ class ConsumeQueueSet:
     def _all(self) -> list[AnyQueue]:
         return list(self._queues.values())
 
-    def _destroy(self, is_meant: Callable[[QueueKey], bool]) -> int:
+    def _destroy(self, is_meant: Callable[[AnyQueue], bool]) -> list[QueueKey]:
         with self._change:
-            dropped = [queue for queue in self._all() if is_meant(queue.key)]
+            dropped = [queue for queue in self._all() if is_meant(queue)]
             for queue in dropped:
                 del self._queues[queue.key]
         for queue in dropped:
             queue.destroy()
-        ops = self._directory.ops
         for topic in {queue.key.topic for queue in dropped}:
             for family in _FAMILIES:
-                ops.rmdir(self._directory.path(family) / topic)
-        return len(dropped)
+                self._remove_topic_dir(self._directory.path(family), topic)
+        return [queue.key for queue in dropped]
+
+    def _remove_topic_dir(self, family: Path, topic: str) -> None:
+        """Remove the directory of a topic if it is empty, and sync that its queues are gone."""
+        ops = self._directory.ops
+        if ops.stat(family / topic) is not None:
+            ops.sync_dir(family / topic)
+            if ops.rmdir(family / topic):
+                ops.sync_dir(family)
 
     def _make(
         self, key: QueueKey, path: Path | None = None, *, is_batch: bool, has_ext: bool = False
@@ -299,8 +330,3 @@ class ConsumeQueueSet:
 
     def _path(self, family: str, key: QueueKey) -> Path:
         return self._directory.path(family) / key.topic / str(key.queue_id)
-
-
-def is_queue_name(topic: str) -> bool:
-    """Tell whether a topic can be the name of a directory, and of none but its own."""
-    return topic not in {"", ".", ".."} and not set(topic) & {"/", "\0"}

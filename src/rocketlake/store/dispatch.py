@@ -2,20 +2,24 @@
 
 1. Records are taken in the order of the log, many at a time, up to the confirmed end.
 2. Doing it again does no harm: queues and index pass over what they have.
-3. Whoever wants to read what was just put has it dispatched in the own thread, without waiting for
-   this one.
+3. One thread dispatches. A read that wants to see what was just put waits for it, up to the end of
+   the log as it was when the read came. So an exception in the thread that reads (Ctrl-C) cannot
+   leave a queue written by half.
+4. Whatever moves the readable end of the log wakes the thread if it is idle, and only then.
 """
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
-from time import perf_counter
-from typing import Final, Protocol, TypeVar
+from time import perf_counter, sleep
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketlake.errors import RocketLakeError
+from rocketlake.errors import RocketLakeError, StoreClosedError
+from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.service import BackgroundService
 from rocketlake.format.dispatch import dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
@@ -30,13 +34,22 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 ROWS_MAX: Final = 32_768
-# Why: a round costs the same for one record as for hundreds. While messages come, the thread rests
-# many times as long as it works, so that who puts keeps the interpreter; but never for long.
+# Why: a round costs the same for one record as for hundreds. While many messages come, the thread
+# rests many times as long as it works, so that puts keep the interpreter; but never for long. While
+# few come, it waits for the next one, which wakes it at once. What counts is the rate: by the
+# records of one round, a thread that once rested for long would find many and go on resting. With
+# SYNC_FLUSH the rest begins at fewer: a round for each put slows puts down by half, since their
+# flush waits for the journal of the pages that the round has written.
 _PAUSE_MIN_S: Final = 0.001
 _PAUSE_MAX_S: Final = 0.010
 _REST: Final = 20
-_IDLE_ROUNDS: Final = 50
+_MANY_PER_S: Final = 10_000
+_MANY_SYNCED_PER_S: Final = 2_000
+# Why: an exception may end a put, or a flush, behind its effect and before it wakes this thread.
+_IDLE_LOOK_S: Final = 0.25
 _RETRY_S: Final = 1.0
+_STUCK_LOOK_S: Final = 1.0
+_STUCK_LOOKS_MAX: Final = 35  # longer than the service has to end
 _TRIES_MAX: Final = 30
 _WINDOW: Final = 16 << 20
 
@@ -54,10 +67,24 @@ class IndexSink(Protocol):
         ...
 
 
+class _Wait:
+    """A read that waits for records up to an offset to be dispatched."""
+
+    __slots__ = ("end", "error", "gate")
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.error: RocketLakeError | None = None
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+
 class Dispatcher(BackgroundService):
     """Builds what readers need from the log.
 
-    Thread-safety: one round at a time, under a lock; `dispatched_where` may be read by anybody.
+    Thread-safety: any thread may call anything. Rounds are those of the service's thread while it
+    runs, and of the caller otherwise, one at a time under a lock. `dispatched_where` may be read by
+    any thread.
 
     Invariants: everything below `dispatched_where` is in the queues and in the index.
     """
@@ -70,13 +97,16 @@ class Dispatcher(BackgroundService):
         flags: RunningFlags,
         *,
         is_replica: bool = False,
+        is_synced: bool = False,
     ) -> None:
+        """With `is_synced` puts wait for the disk."""
         super().__init__("rocketlake-dispatch", is_daemon=True)
         self._log = source
         self._builder = builder
         self._index = index
         self._flags = flags
         self._is_replica = is_replica
+        self._many_per_s = _MANY_SYNCED_PER_S if is_synced else _MANY_PER_S
         self._round = threading.RLock()
         self.first: list[CustomDispatcher] = []
         self.last: list[CustomDispatcher] = []
@@ -84,11 +114,17 @@ class Dispatcher(BackgroundService):
         self.elsewhere: Callable[[int, int], int] | None = None  # does the work of dispatch_range
         self.dispatched_where = 0
         self.dispatched_timestamp = 0  # store time of the last record that was dispatched
+        self.dispatched_record = 0  # where that record begins; 0 if none was since the start
         self.records = 0
         self.buffer_max = 0
-        self.is_idle = False  # who appends wakes the thread then
-        self._empty_rounds = 0
+        self.is_idle = False  # whatever moves the readable end wakes the thread then
+        self.has_reads = False  # reads wait for a round
+        self._waiting: deque[_Wait] = deque()
+        self._tasks: deque[HandedCall[Any]] = deque()
         self._round_s = 0.0  # how long the last round took
+        self._round_end_s = 0.0
+        self._rate = 0.0  # records a second, from the end of the round before the last one on
+        self._tried: tuple[int, int] | None = None  # the ends of the log before the last round
         self._tries = 0
         self._is_failing = False
         self.error: str | None = None  # why the last round failed
@@ -111,56 +147,162 @@ class Dispatcher(BackgroundService):
 
     # --- the thread ------------------------------------------------------------------------------
 
-    def pause_s(self) -> float | None:
-        """Wait shortly while messages come, for a wakeup when none do."""
+    def wake_if_idle(self) -> None:
+        """End the thread's sleep: the readable end of the log has moved."""
+        if self.is_idle:
+            self.wakeup()
+
+    def attend(self) -> None:
+        """Do what an append owes the thread: wake it, or leave the interpreter to it for a moment.
+
+        Why: puts in a tight loop keep the interpreter, and a read that waits for the thread would
+        wait as long as they go on.
+        """
+        if self.is_idle:
+            self.wakeup()
+        if self.has_reads:
+            sleep(0)
+
+    def pause_s(self) -> float:
+        """Wait shortly while many messages come, for a wake-up when few do."""
         if self._is_failing:
             return _RETRY_S
-        if self._empty_rounds < _IDLE_ROUNDS:
+        if self._rate > self._many_per_s:
             return min(max(_PAUSE_MIN_S, _REST * self._round_s), _PAUSE_MAX_S)
         self.is_idle = True
         # Order: first say so, then look: an append in between sees one or the other.
-        return 0.0 if self.behind_bytes else None
+        # Why compare: a round may end before the confirmed end, in a record that is confirmed in
+        # part or in bytes that a write buffer holds back. Another one helps when an end has moved.
+        return 0.0 if self.behind_bytes and self._ends() != self._tried else _IDLE_LOOK_S
 
     def run_once(self) -> None:
-        """Dispatch what is confirmed."""
+        """Dispatch what is confirmed, and let go the reads that waited for it."""
         self.is_idle = False
+        while self._tasks:
+            self._tasks.popleft().run()
         before, started = self.records, perf_counter()
+        is_asked = bool(self._waiting)
+        self._tried = self._ends()  # Order: before the round, which may see later ends
         try:
-            self.catch_up(self._log.confirm_offset)
+            with self._round:
+                self._run_round()
         except RocketLakeError as error:
-            self._note_failure(error)
-            return
-        self._round_s = perf_counter() - started
-        self._empty_rounds = 0 if self.records != before else self._empty_rounds + 1
+            self._note_failure(error, is_asked=is_asked)
+        ended = perf_counter()
+        self._round_s = ended - started
+        # Why at least a pause: a few messages behind each other are no rate.
+        passed_s = max(ended - self._round_end_s, _PAUSE_MIN_S)
+        self._rate = (self.records - before) / passed_s
+        self._round_end_s = ended
+
+    def _ends(self) -> tuple[int, int]:
+        """Return what must move before a round can go further than the last one."""
+        return self._log.confirm_offset, self._log.files.committed_where
+
+    def run_last(self) -> None:
+        """Do what is left when the thread has ended."""
+        self.run_once()
 
     def catch_up(self, end: int) -> None:
-        """Dispatch up to an offset, in the caller's thread.
+        """Return when everything up to an offset, as far as it is confirmed now, is dispatched.
 
         Raises:
             RocketLakeError: a queue or the index cannot be written; a later round goes on there.
         """
         if self.dispatched_where >= end:
             return
-        with self._round:
-            start = max(self.dispatched_where, self._log.min_offset)
-            self.dispatch_range(start, min(end, self._log.confirm_offset))
-            if self._is_failing:
-                log.info("dispatch goes on offset=%d", self.dispatched_where)
-                # Why: as a rule the disk was full. The reference would have to be restarted.
-                self._flags.clear(RunningFlag.LOGICS_QUEUE_ERROR)
-            self._is_failing = False
-            self._tries = 0
-            self.error = None
+        if not self._is_served:
+            with self._round:
+                self._run_round(end)
+            return
+        wait = _Wait(min(end, self._log.confirm_offset))
+        self._waiting.append(wait)
+        self.has_reads = True
+        self.wakeup()
+        if self._is_closed and not self.is_running:
+            return  # the last round may not have seen it
+        self._await(wait.gate)
+        if wait.error is not None:
+            raise wait.error
 
     def exclusively(self, action: Callable[[], Value]) -> Value:
         """Do something while nothing is dispatched."""
-        with self._round:
-            return action()
+        if not self._is_served:
+            with self._round:
+                return action()
+        task = HandedCall(action)
+        self._tasks.append(task)
+        self.wakeup()
+        if self._is_closed and not self.is_running:
+            raise StoreClosedError("the store is closed")
+        self._await(task.gate)
+        return task.result()
+
+    def _await(self, gate: threading.Lock) -> None:
+        """Wait for the thread to open a gate.
+
+        Raises:
+            StoreClosedError: the service was told to end, and its thread is stuck.
+        """
+        looks = 0
+        while not gate.acquire(timeout=_STUCK_LOOK_S):
+            looks += self.is_closing
+            if looks > _STUCK_LOOKS_MAX:
+                raise StoreClosedError("the store is closed, and its dispatch thread has not ended")
+
+    @property
+    def _is_served(self) -> bool:
+        """Whether the service's thread does what the caller asks for."""
+        return self.is_running and threading.current_thread() is not self._thread
+
+    def _run_round(self, limit: int | None = None) -> None:
+        """Dispatch what is confirmed, up to a limit if there is one.
+
+        Reads that waited before are let go, whatever comes of it.
+        """
+        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        # Order: the end is asked for after the reads are known, so that it is not before theirs.
+        end = self._log.confirm_offset if limit is None else min(limit, self._log.confirm_offset)
+        error: RocketLakeError | None = None
+        try:
+            self._let_go(waiting)
+            if self.dispatched_where < end:
+                start = max(self.dispatched_where, self._log.min_offset)
+                self.dispatch_range(start, end, lambda: self._let_go(waiting))
+            self._note_success()
+        except RocketLakeError as failed:
+            error = failed
+            raise
+        finally:
+            for wait in waiting:
+                wait.error = error
+                wait.gate.release()
+            self.has_reads = bool(self._waiting)
+
+    def _let_go(self, waiting: list[_Wait]) -> None:
+        """Let go the reads whose offset is reached."""
+        where = self.dispatched_where
+        for wait in [wait for wait in waiting if wait.end <= where]:
+            waiting.remove(wait)
+            wait.gate.release()
+
+    def _note_success(self) -> None:
+        if self._is_failing:
+            log.info("dispatch goes on offset=%d", self.dispatched_where)
+            # Why: as a rule the disk was full. The reference would have to be restarted.
+            self._flags.clear(RunningFlag.LOGICS_QUEUE_ERROR)
+        self._is_failing = False
+        self._tries = 0
+        self.error = None
 
     # --- the work --------------------------------------------------------------------------------
 
-    def dispatch_range(self, start: int, end: int) -> int:
+    def dispatch_range(
+        self, start: int, end: int, on_moved: Callable[[], None] = lambda: None
+    ) -> int:
         """Dispatch the records of a range, and return where that ended.
+
+        `on_moved` is called each time `dispatched_where` has moved.
 
         Raises:
             RocketLakeError: a queue or the index cannot be written.
@@ -175,6 +317,7 @@ class Dispatcher(BackgroundService):
                     break
                 where = following
                 self.dispatched_where = max(self.dispatched_where, where)
+                on_moved()
             return where
 
     def _dispatch_some(self, where: int, end: int) -> int:
@@ -237,6 +380,7 @@ class Dispatcher(BackgroundService):
             dispatcher.dispatch(dispatched)
         self.records += len(columns)
         self.dispatched_timestamp = int(columns["store_timestamp"][-1])
+        self.dispatched_record = int(columns["physical_offset"][-1])
         if self.listeners:
             self._tell(Arrivals(records))
 
@@ -247,11 +391,12 @@ class Dispatcher(BackgroundService):
             except Exception:  # a listener's fault must not stop dispatch
                 log.exception("arrival listener failed listener=%r", listener)
 
-    def _note_failure(self, error: RocketLakeError) -> None:
+    def _note_failure(self, error: RocketLakeError, *, is_asked: bool) -> None:
+        # Why: a read that asks for a round does not make puts be refused earlier.
         # Compat: as in ConsumeQueue#putMessagePositionInfoWrapper: 30 tries, one a second; then
         # puts are refused.
         self._is_failing = True
-        self._tries += 1
+        self._tries += not (is_asked and self._tries)
         self.error = str(error)
         if self._tries == 1:
             log.warning("dispatch waits offset=%d reason=%s", self.dispatched_where, error)

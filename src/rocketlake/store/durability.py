@@ -28,12 +28,13 @@ class Patience(Struct, frozen=True):
 
 
 class Sleeper(Protocol):
-    """A service that says when it sleeps."""
+    """A service that says when it sleeps, and when it is waited for."""
 
     is_idle: bool
+    has_reads: bool
 
-    def wakeup(self) -> None:
-        """End its sleep."""
+    def attend(self) -> None:
+        """End its sleep; while reads wait for it, leave the interpreter to it for a moment."""
         ...
 
 
@@ -72,8 +73,8 @@ class Durability:
 
     def wake(self) -> None:
         """Tell who works on what was appended."""
-        if self.dispatch.is_idle:
-            self.dispatch.wakeup()
+        if self.dispatch.is_idle or self.dispatch.has_reads:
+            self.dispatch.attend()
         if self._wake_more is not None:
             self._wake_more()
 

@@ -113,19 +113,27 @@ def on_fork(callback: Callable[[], None]) -> Callable[[], None]:
 
 def close_all() -> None:
     """Close the open stores of this process, newest first; what goes wrong is logged."""
+    interrupt: BaseException | None = None
     while (store := _registry.take_newest()) is not None:
         try:
             store.close()
         except Exception:  # the program is ending: the other stores have their turn
             log.exception("store not closed at the end of the program store=%r", store)
+        except BaseException as error:  # noqa: BLE001 - so they have with Ctrl-C
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 @contextmanager
 def closing_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an exit does (`SystemExit`), with stores closed; for a command.
+    """Let SIGTERM end the block as `sys.exit(143)` does, with all stores of the process closed.
 
-    Further signals are ignored while that is under way. Signals reach the main thread only: in
-    another one the block is as any other.
+    Public as `rocketlake.closing_on_sigterm`; it decorates a function, too. The signal raises
+    SystemExit in the main thread, so that `finally` blocks run; further signals are ignored while
+    that is under way. Behind the block the program's former handler is back, unless the block has
+    put another one in place. Signals reach the main thread only: in another one the block is as
+    any other.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -145,7 +153,8 @@ def closing_on_sigterm() -> Iterator[None]:
         if is_ending:
             # Order: before the old handler is back, which may end the process at once.
             close_all()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 atexit.register(close_all)

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Final, Protocol, Self
 
@@ -116,7 +117,8 @@ class BlockedPut(FlushWait):
     def tell(self, status: PutStatus, error: Exception | None) -> None:
         """Let the thread go on."""
         del status, error  # it looks for itself
-        self._gate.release()
+        with suppress(RuntimeError):  # another thread answered at the same moment
+            self._gate.release()
 
     def wait(self, timeout_s: float) -> PutStatus:
         """Wait for the answer; after the timeout that is FLUSH_DISK_TIMEOUT.
@@ -173,11 +175,14 @@ class _Flusher(BackgroundService):
 
 
 class GroupCommit(_Flusher):
-    """Flushes for puts that wait: one list is served while the other is filled.
+    """Flushes for puts that wait; one flush serves all of them.
 
-    A put that finds nobody flushing does it itself, for all that wait so far: that saves it two
-    changes of threads. Who comes meanwhile is served by the service's thread. While the disk is
-    slow only that thread flushes, so that puts keep their timeout.
+    An uncontended put runs the flush itself: that saves it two changes of threads. Puts that arrive
+    meanwhile are served by the service's thread. While the disk is slow only that thread flushes,
+    so that puts keep their timeout.
+
+    Only the service's thread answers waiting puts. A put that runs the flush may be interrupted by
+    an exception anywhere, and takes nothing away from the others then.
 
     Thread-safety: any thread may ask.
     """
@@ -189,83 +194,74 @@ class GroupCommit(_Flusher):
         note_flush: Callable[[int], None],
     ) -> None:
         super().__init__("rocketlake-group-commit", files, poison, note_flush)
-        self._filled: list[FlushWait] = []
-        self._guard = threading.Lock()
+        self._waiting: deque[FlushWait] = deque()
         self._turn = threading.Lock()
         self._is_slow = False
         self._crowd = 0
 
     def flush_for(self, end_offset: int, timeout_s: float) -> PutStatus:
-        """Have an offset on the disk; FLUSH_DISK_TIMEOUT if that takes too long.
+        """Flush up to an offset; FLUSH_DISK_TIMEOUT if that takes too long.
 
         Raises:
             StorePoisonedError: the flush failed, now or before.
         """
-        if self._is_slow or self._is_closed or not self._turn.acquire(blocking=False):
+        # Why the second: while puts wait, the service's thread must not fight for its turn.
+        if self._is_slow or self._waiting or self._is_closed or self._turn.locked():
             wait = BlockedPut(end_offset)
             self.ask(wait)
             return wait.wait(timeout_s)
-        try:
-            elapsed_s = self._serve(end_offset)
-        finally:
-            self._turn.release()
-            if self._filled:
-                self.wakeup()
+        # Why `locked` and not a try: only a `with` block gives a lock back whatever happens. A put
+        # that comes between the two lines waits for one flush.
+        with self._turn:
+            elapsed_s = self._flush_for_waiting(end_offset)
         if end_offset <= self._files.flushed_where:
             return _OK if elapsed_s <= timeout_s else _TIMEOUT
         self._poison.check()
         return _TIMEOUT
 
     def ask(self, wait: FlushWait) -> None:
-        """Have somebody answered when an offset is on the disk, or can never be."""
-        with self._guard:
-            is_taken = self._poison.error is None and not self._is_closed
-            # Why: who came first has woken the thread, which takes all it finds.
-            is_first = not self._filled
-            if is_taken:
-                self._filled.append(wait)
-        if not is_taken:
-            self._answer([wait])
-        elif is_first:
+        """Have a put answered when its offset is on the disk, or can never be."""
+        if self._poison.error is None and not self._is_closed:
+            self._waiting.append(wait)
             self.wakeup()
+        if self._poison.error is not None or self._is_closed:
+            self._answer(wait)  # the last run may not have seen it
 
     def run_once(self) -> None:
-        """Flush, and answer everybody whose offset is then on the disk."""
-        with self._turn:
-            self._serve(0)
-
-    def _serve(self, end_offset: int) -> float:
-        """Flush up to an offset and for all that wait; return how many seconds that took."""
+        """Flush, and answer every put whose offset is then on the disk."""
         if self._crowd >= _CROWD:
-            sleep(0)  # who was just answered may have more: one flush for all is cheaper
-        with self._guard:
-            served, self._filled = self._filled, []
-        self._crowd = len(served)
-        end = max((wait.end_offset for wait in served), default=0)
+            sleep(0)  # puts that were just answered may have more: one flush for all is cheaper
+        with self._turn:
+            served = tuple(self._waiting)
+            self._crowd = len(served)
+            self._flush_for_waiting(0 if served else self._files.wrote_where)
+        for _ in served:
+            self._answer(self._waiting.popleft())
+
+    def _flush_for_waiting(self, end_offset: int) -> float:
+        """Flush up to an offset and for all that wait; return how many seconds that took."""
         begin_s = monotonic()
         if self._poison.error is None:
-            self._flush_to(max(end, end_offset) or self._files.wrote_where)
+            waiting = max((wait.end_offset for wait in tuple(self._waiting)), default=0)
+            self._flush_to(max(end_offset, waiting))
         elapsed_s = monotonic() - begin_s
         self._is_slow = elapsed_s > _SLOW_S
-        self._answer(served)
         return elapsed_s
 
     def run_last(self) -> None:
-        """Flush what is left; nobody is left waiting."""
+        """Flush what is left, and answer all that wait."""
         self.run_once()
-        self._flush_to(self._files.wrote_where)
-        with self._guard:
-            late, self._filled = self._filled, []
-        self._answer(late)
+        with self._turn:
+            self._flush_to(self._files.wrote_where)
+        while self._waiting:
+            self._answer(self._waiting.popleft())
 
-    def _answer(self, served: list[FlushWait]) -> None:
-        flushed = self._files.flushed_where
-        error = self._poison.exception() if self._poison.error is not None else None
-        for wait in served:
-            if wait.end_offset <= flushed:
-                wait.finish(_OK)
-            else:
-                wait.finish(_TIMEOUT, error)
+    def _answer(self, wait: FlushWait) -> None:
+        if wait.end_offset <= self._files.flushed_where:
+            wait.finish(_OK)
+        else:
+            is_failed = self._poison.error is not None
+            wait.finish(_TIMEOUT, self._poison.exception() if is_failed else None)
 
 
 class FlushWatcher(BackgroundService):
@@ -275,20 +271,23 @@ class FlushWatcher(BackgroundService):
         super().__init__("rocketlake-flush-watcher", is_daemon=True)
         self._clock = clock
         self._waits: deque[FlushWait] = deque()
+        self._is_idle = True  # a put that is to be watched wakes the thread
 
     def watch(self, wait: FlushWait) -> None:
         """End a wait at its deadline."""
-        is_first = not self._waits
         self._waits.append(wait)
-        if is_first:
+        if self._is_idle:
             self.wakeup()
 
     def pause_s(self) -> float | None:
-        """Look often while somebody waits."""
+        """Look often while a put waits."""
+        # Order: first say so, then look: a put in between sees one or the other.
+        self._is_idle = True
         return _WATCH_S if self._waits else None
 
     def run_once(self) -> None:
         """Forget who was answered, and answer who waited too long."""
+        self._is_idle = False
         now_s = self._clock.monotonic_s()
         waits = self._waits
         while waits and (waits[0].status is not None or waits[0].deadline_s <= now_s):
@@ -392,22 +391,31 @@ class Flushable(Protocol):
         ...
 
 
+class Reached(Struct, frozen=True):
+    """The last record that has its units."""
+
+    timestamp: int
+    """Its store time; 0 if there is none."""
+    physical_offset: int = 0
+    """Where it begins; 0 if that is not known."""
+
+
 class QueueFlush(BackgroundService):
     """Flushes the queues from time to time, thoroughly and with the checkpoint more seldom."""
 
     def __init__(
         self,
         queues: Flushable,
-        reached_ms: Callable[[], int],
-        save: Callable[[int], None],
+        reached: Callable[[], Reached],
+        save: Callable[[Reached], None],
         *,
         rhythm: Rhythm,
         clock: Clock,
     ) -> None:
-        """`reached_ms` tells the store time of the last unit; `save` learns that it is on disk."""
+        """`reached` tells the record of the last unit; `save` learns that the unit is on disk."""
         super().__init__("rocketlake-queue-flush", is_daemon=True)
         self._queues = queues
-        self._reached_ms = reached_ms
+        self._reached = reached
         self._save = save
         self._rhythm = rhythm
         self._clock = clock
@@ -429,6 +437,6 @@ class QueueFlush(BackgroundService):
     def run_last(self) -> None:
         """Flush everything, then the checkpoint."""
         # Order: read before the flush, so that it speaks of a unit that is covered.
-        reached_ms = self._reached_ms()
+        reached = self._reached()
         self._queues.flush(0)
-        self._save(reached_ms)
+        self._save(reached)

@@ -21,6 +21,7 @@ from msgspec import Struct, structs
 
 from rocketlake.errors import StoreError, StoreLockedError
 from rocketlake.files.ops import FileOps, Writer
+from rocketlake.files.posix_locks import UNKNOWN_PROCESS
 from rocketlake.files.store_lock import StoreLock
 from rocketlake.files.whole_file import read_whole, replace_whole
 from rocketlake.format import names
@@ -116,7 +117,11 @@ class Handshake:
     def live_writer(self) -> WriterNote | None:
         """Return what the store says that is open now; None if none is, or it dispatches itself."""
         note, holder = self.writer(), self.holder
-        return note if note is not None and note.pid == holder else None
+        if note is None or holder is None or note.pid == 0:
+            return None
+        # Why: a holder whose number the system does not tell wrote the note, for a store that
+        # dispatches by itself removes it.
+        return note if holder in {note.pid, UNKNOWN_PROCESS} else None
 
     def progress(self) -> ProgressNote:
         """Return how far a job has come; nowhere if there was none."""

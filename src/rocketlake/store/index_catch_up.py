@@ -3,11 +3,13 @@
 1. After an unclean stop the index may have to be built again from far back in the log. Nobody needs
    it to put or to read a queue, so that a start does not wait for it.
 2. Until it has caught up, dispatch brings it nothing: entries are in the order of the log.
-3. Whoever asks for a key waits for it, and helps.
+3. A query by key waits for it. Only the service's thread writes to the index, as long as it runs:
+   an exception in a thread that waits (Ctrl-C) leaves no entry by half.
 """
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -67,7 +69,8 @@ class IndexCatchUp(BackgroundService):
         self._index = index
         self._dispatched: Dispatched | None = None
         self._work = threading.Lock()
-        self._is_failing = False
+        self._error: RocketLakeError | None = None  # why the last run failed
+        self._gates: deque[threading.Lock] = deque()
         self.where: int | None = None
 
     def attach(self, dispatched: Dispatched) -> None:
@@ -98,31 +101,52 @@ class IndexCatchUp(BackgroundService):
 
     def pause_s(self) -> float | None:
         """Wait only where something failed: what is left is done in one run."""
-        return _RETRY_S if self._is_failing else None
+        return _RETRY_S if self._error is not None else None
 
     def run_once(self) -> None:
         """Index all that is left, or as much as there is time for."""
-        self._is_failing = False
+        gates = [self._gates.popleft() for _ in range(len(self._gates))]
+        self._error = None
         try:
             self._go_on(lambda: self.is_closing)
         except RocketLakeError as error:
-            self._is_failing = True
+            self._error = error
             log.warning("index waits where=%s reason=%s", self.where, error)
+        finally:
+            for gate in gates:
+                gate.release()
 
     def run_last(self) -> None:
         """Finish if that is soon done; else the store counts as not closed, and begins anew."""
-        if self.behind_bytes <= _AT_CLOSE_MAX:
-            self.finish()
-        else:
-            log.info("index is not complete behind_bytes=%d", self.behind_bytes)
+        try:
+            if self.behind_bytes <= _AT_CLOSE_MAX:
+                self._go_on(lambda: False)
+            else:
+                log.info("index is not complete behind_bytes=%d", self.behind_bytes)
+        finally:
+            while self._gates:
+                self._gates.popleft().release()
 
     def finish(self) -> None:
-        """Have the keys of all dispatched records in the index, in the caller's thread.
+        """Return when the index has the keys of all dispatched records.
 
         Raises:
             RocketLakeError: the index cannot be written.
         """
-        self._go_on(lambda: False)
+        if self.where is None:
+            return
+        if not self.is_running or threading.current_thread() is self._thread:
+            self._go_on(lambda: False)
+            return
+        gate = threading.Lock()
+        gate.acquire()
+        self._gates.append(gate)
+        self.wakeup()
+        if self._is_closed:
+            return  # the last run may not have seen it
+        gate.acquire()
+        if self._error is not None:
+            raise self._error
 
     # --- the work --------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from rocketlake.model.queues import QueueKey
 
 log = logging.getLogger(__name__)
 
+_SIZE_MAX: Final = 256 << 20  # some millions of queues
+
 FILE_NAME: Final = "inventory.json"
 
 
@@ -119,6 +121,9 @@ class InventoryFile:
         """Return what was saved; None if nothing was, or nobody can read it."""
         entry = self._ops.stat(self._path)
         if entry is None or entry.is_dir:
+            return None
+        if entry.size > _SIZE_MAX:
+            log.warning("inventory not used path=%s reason=it has %d bytes", self._path, entry.size)
             return None
         reader = self._ops.open_reader(self._path)
         try:

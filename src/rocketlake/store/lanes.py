@@ -72,12 +72,15 @@ class Lanes:
         for number, slot in enumerate(self._slots):
             self.offsets[number] = slot.next_offset
 
-    def keep(self) -> None:
-        """Let the queues go on behind what was appended."""
+    def moves(self) -> list[tuple[object, str, object]]:
+        """Return where the queues go on behind what was appended, for `set_together`."""
+        counts = self._counts.copy()
+        found: list[tuple[object, str, object]] = []
         for number, slot in enumerate(self._slots):
             offset = int(self.offsets[number])
-            self._counts[self._lane_of[number]] += offset - slot.next_offset
-            slot.next_offset = offset
+            counts[self._lane_of[number]] += offset - slot.next_offset
+            found.append((slot, "next_offset", offset))
+        return [*found, (self, "_counts", counts)]
 
     def take_shares(self) -> list[tuple[str, int, int]]:
         """Return which topics got how many records, and bytes, since this was last asked."""

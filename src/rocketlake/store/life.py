@@ -3,6 +3,9 @@
 `close` goes the way bytes travel: puts are refused, the log is flushed, dispatch catches up,
 queues, index and checkpoint are flushed. Only then the mark of a running store goes, and last the
 lock. What cannot be brought to an end leaves the mark: the next start recovers.
+
+Both run on a thread of their own (`ShieldedWorker`): Ctrl-C in the thread that waits ends neither
+in the middle.
 """
 
 import logging
@@ -15,11 +18,13 @@ from uuid import uuid4
 
 from rocketlake.errors import FileSizeError, RocketLakeError
 from rocketlake.files.service import BackgroundService
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.files.store_lock import AbortMark, StoreLock
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base, Parts
 from rocketlake.store.handshake import WriterNote, acquire_within
 from rocketlake.store.inventory import Inventory, InventoryFile
+from rocketlake.store.offline.traits import refuse_rocksdb
 from rocketlake.store.options import CompatVersion
 from rocketlake.store.recovery import Recovery
 from rocketlake.store.recovery_parts import RecoveryParts, RecoveryReport
@@ -57,10 +62,12 @@ class StoreLife:
         self._parts = parts
         root = base.directory.root
         names_process = base.options.compat_version is CompatVersion.V5_3
-        self._lock = StoreLock(base.ops, root)
+        self._log_dirs = [path for path in base.paths.writable if path not in base.paths.read_only]
+        self._lock = StoreLock(base.ops, root, self._log_dirs, base.paths.read_only)
         self.inventory = InventoryFile(base.ops, root)
         self._abort = AbortMark(base.ops, root, names_process=names_process)
         self._life = threading.Lock()
+        self._worker = base.worker or ShieldedWorker("rocketlake-store")
         self._forget_fork: Callable[[], None] | None = None
         self._dispatch_lock: StoreLock | None = None
         self.on_dispatch: Progress = _ignore  # told of what recovery is going to dispatch
@@ -72,10 +79,19 @@ class StoreLife:
     def start(self, on_progress: Progress | None = None) -> RecoveryReport:
         """Take the lock, recover, and start the services.
 
+        An exception in the calling thread leaves the store closed.
+
         Raises:
             StoreLockedError: another process, or this one, has the store open.
             StoreError: the files cannot be used.
         """
+        try:
+            return self._worker.run(lambda: self._start(on_progress))
+        except BaseException:
+            self.close()  # Why: what interrupted this thread did not interrupt the start
+            raise
+
+    def _start(self, on_progress: Progress | None) -> RecoveryReport:
         self._acquire()
         try:
             report = self._recover(on_progress)
@@ -104,6 +120,12 @@ class StoreLife:
             StoreLockedError: another process, or this one, has the store open.
             RocketLakeError: the files cannot be used, or something could not be brought to disk.
         """
+        try:
+            return self._worker.run(lambda: self._settle(on_progress))
+        finally:
+            self._worker.end()
+
+    def _settle(self, on_progress: Progress | None) -> RecoveryReport:
         self._acquire()
         try:
             report = self._recover(on_progress, may_defer=False)
@@ -119,8 +141,12 @@ class StoreLife:
 
     def _acquire(self) -> None:
         """Take the store's lock, and that of whoever dispatches."""
+        refuse_rocksdb(self._base.directory)
         is_outside = self._base.is_outside
         handshake = self._parts.handshake
+        # Order: a directory that is not there cannot be locked, and another root may name it too.
+        for path in self._log_dirs:
+            self._base.ops.mkdirs(path)
         # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
         patience_s = _JOB_PATIENCE_S if is_outside and handshake.job is not None else 0.0
         if patience_s:
@@ -175,6 +201,7 @@ class StoreLife:
         if parts.log_parts.pool is not None:
             parts.log_parts.pool.open()
         parts.checkpoint.load()
+        parts.deleted.load()
         with _way_out(_LOG_WAY_OUT):
             parts.log_parts.files.load()
         with _way_out(_QUEUE_WAY_OUT):
@@ -196,6 +223,7 @@ class StoreLife:
                 dispatch_range=parts.dispatcher.dispatch_range,
                 clock=self._base.clock,
                 inventory=self.inventory,
+                deleted=parts.deleted,
                 defer_index=index_later.defer if index_later is not None else None,
                 on_dispatch=self.on_dispatch,
                 leaves_rest=self._base.is_outside,
@@ -235,29 +263,43 @@ class StoreLife:
     def close(self) -> None:
         """Bring everything to disk and let go; in a fork, do nothing.
 
+        A call that an exception ends (Ctrl-C) has closed the store all the same, and a second call
+        waits for the first.
+
         Raises:
             RocketLakeError: something could not be brought to disk; the store is closed all the
                 same, and the next start recovers.
         """
         if self.is_forked:
             return
+        try:
+            self._worker.run(self._close)
+        finally:
+            if not self.is_open:
+                self._worker.end()
+
+    def _close(self) -> None:
         with self._life:
             if not self.is_open:
                 return
             self.is_open = False
-            self._parts.putter.close()
-            self._parts.log.close()
-            error = self._close_services()
-            self._end(error)
+            try:
+                self._parts.putter.close()
+                self._parts.log.close()
+                error = self._close_services()
+                self._end(error)
+            except BaseException:
+                self._let_go()  # Why: whatever happens, another process can open the store
+                raise
         if error is not None:
             raise error
 
-    def _close_services(self) -> RocketLakeError | None:
-        error: RocketLakeError | None = None
+    def _close_services(self) -> Exception | None:
+        error: Exception | None = None
         for service in self._services():
             try:
                 service.close()
-            except RocketLakeError as failed:
+            except Exception as failed:  # noqa: BLE001 - the others are closed first
                 log.warning("service not closed name=%s reason=%s", service.name, failed)
                 error = error or failed
         poison = self._parts.log_parts.poison
@@ -267,7 +309,7 @@ class StoreLife:
             return poison.exception()
         return error
 
-    def _end(self, error: RocketLakeError | None) -> None:
+    def _end(self, error: Exception | None) -> None:
         parts = self._parts
         is_whole = (
             error is None

@@ -1,9 +1,17 @@
 """Records that enter several queues: which ones, and at which offsets (multi-dispatch)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from rocketlake.model import properties as names
-from rocketlake.model.topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, is_retry_topic
+from rocketlake.model.topics import (
+    SCHEDULE_TOPIC,
+    SYSTEM_PREFIX,
+    can_name_queues,
+    is_retry_topic,
+)
+
+_I64_MAX: Final = (1 << 63) - 1
 
 
 def may_fan_out(topic: str) -> bool:
@@ -13,18 +21,28 @@ def may_fan_out(topic: str) -> bool:
 
 
 def light_places(properties: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield the light queues a record names, and its offset in each."""
+    """Yield the light queues a record names, and its offset in each.
+
+    Names that no queue can have are left out: a put refuses them, but a log may hold any bytes.
+    """
     queues = properties.get(names.MULTI_DISPATCH, "").split(names.MULTI_SEPARATOR)
     offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
     for name, text in zip(queues, offsets, strict=False):
         offset = number_of(text, -1)
-        if name and offset >= 0:
+        if offset >= 0 and can_name_queues(name):
             yield name, offset
 
 
+def impossible_names(properties: Mapping[str, str]) -> list[str]:
+    """Return the light queues a message names that cannot be."""
+    found = properties.get(names.MULTI_DISPATCH, "").split(names.MULTI_SEPARATOR)
+    return [name for name in found if name and not can_name_queues(name)]
+
+
 def number_of(text: str | None, default: int) -> int:
-    """Return the number a property holds; the default if it is none."""
+    """Return the number of 64 bits a property holds; the default if it is none."""
     try:
-        return int(text) if text else default
+        found = int(text) if text else default
     except ValueError:
         return default
+    return found if -_I64_MAX <= found <= _I64_MAX else default

@@ -13,6 +13,7 @@ from rocketlake.format.dispatch import Trait, dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView
 from rocketlake.store.offline.tail import Tail
@@ -67,11 +68,12 @@ def _last_keyed(columns: RecordColumns) -> int:
     return int(last["physical_offset"][rows[-1]]) if len(rows) else -1
 
 
-def written_end(log: LogView, tail: Tail, *, is_clean: bool) -> int:
+def written_end(log: LogView, tail: Tail, *, is_clean: bool, held_to: int) -> int:
     """Return where the last byte lies that is not zero, behind the end of a log; else that end.
 
-    After a clean stop zeros follow where nothing bad ended the log: only files behind it are looked
-    at, if they begin with something. A power cut may take a page and leave the next.
+    After a clean stop zeros follow where nothing bad ended the log, unless queues hold records
+    behind it (`held_to`): only files behind it are looked at, if they begin with something. A power
+    cut may take a page and leave the next.
     """
     for file in reversed(log.files):
         limit = file.base_offset + file.size
@@ -80,7 +82,10 @@ def written_end(log: LogView, tail: Tail, *, is_clean: bool) -> int:
         begin = max(file.base_offset, tail.end_offset)
         if is_clean:
             is_last = file.base_offset <= tail.end_offset
-            is_zero = tail.stop_is_ordinary if is_last else _is_zero(log.read(begin, WINDOW))
+            if is_last:
+                is_zero = tail.stop_is_ordinary and held_to <= tail.end_offset
+            else:
+                is_zero = _is_zero(log.read(begin, WINDOW))
             if is_zero:
                 continue
         found = _last_byte(log, begin, limit)
@@ -116,8 +121,13 @@ def record_behind(log: LogView, tail: Tail) -> int | None:
     return None
 
 
-def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
-    """Return the queue offsets behind the last records of a range, by their queues."""
+def next_offsets(
+    log: LogView, start: int, end: int, deleted: DeletedTopics = NO_TOPICS
+) -> dict[QueueKey, int]:
+    """Return the queue offsets behind the last records of a range, by their queues.
+
+    Records of earlier lives of `deleted` topics do not count.
+    """
     found: dict[QueueKey, int] = {}
     for step in log.walk(start, end, checks=Check.OFFSET):
         if not isinstance(step, Chunk):
@@ -125,10 +135,14 @@ def next_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
         columns = step.columns
         traits = dispatch_columns(columns).traits
         enters, is_special = traits & Trait.ENTERS_QUEUE != 0, traits & Trait.IS_SPECIAL != 0
-        for key, following in _plain_ends(columns, np.flatnonzero(enters & ~is_special)):
+        rows = deleted.later_rows(columns, *columns.topics(), np.flatnonzero(enters & ~is_special))
+        for key, following in _plain_ends(columns, rows):
             found[key] = max(found.get(key, 0), following)
         for row in np.flatnonzero(enters & is_special).tolist():
-            for seat in tail_rules.seats_of(columns.message(row)):
+            message = columns.message(row)
+            for seat in tail_rules.seats_of(message):
+                if deleted.is_earlier(seat.key.topic, message.physical_offset):
+                    continue
                 following = seat.queue_offset + seat.count
                 found[seat.key] = max(found.get(seat.key, 0), following)
     return found
@@ -148,8 +162,13 @@ def _plain_ends(
         yield QueueKey(topics[number >> 32], queue_id), end
 
 
-def first_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
-    """Return the queue offsets of the first records of a range, by their plain queues."""
+def first_offsets(
+    log: LogView, start: int, end: int, deleted: DeletedTopics = NO_TOPICS
+) -> dict[QueueKey, int]:
+    """Return the queue offsets of the first records of a range, by their plain queues.
+
+    Records of earlier lives of `deleted` topics do not count.
+    """
     found: dict[QueueKey, int] = {}
     for step in log.walk(start, end, checks=Check.OFFSET):
         if isinstance(step, Chunk):
@@ -159,7 +178,7 @@ def first_offsets(log: LogView, start: int, end: int) -> dict[QueueKey, int]:
             plain = (
                 columns["sys_flag"] & (flags.TransactionType.PREPARED | flags.INNER_BATCH)
             ) == 0
-            rows = np.flatnonzero(plain)
+            rows = deleted.later_rows(columns, codes, topics, np.flatnonzero(plain))
             for row in rows[np.unique(places[rows], return_index=True)[1]].tolist():
                 key = QueueKey(topics[codes[row]], int(columns["queue_id"][row]))
                 found.setdefault(key, int(columns["queue_offset"][row]))

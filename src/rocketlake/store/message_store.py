@@ -167,10 +167,15 @@ class MessageStore(Closing):
         return self._putter.put_batch_async(batch)
 
     def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
-        """Append bytes of another log at its end; False if they do not belong there."""
+        """Append bytes of another log at its end; False if they do not belong there.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self._require_open()
         appended = self.log.append_raw(offset, data)
-        if appended and self.dispatcher.is_idle:
-            self.dispatcher.wakeup()
+        if appended:
+            self.log.note_readable()
         return appended
 
     # --- reading ---------------------------------------------------------------------------------
@@ -214,14 +219,24 @@ class MessageStore(Closing):
         return (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
 
     def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return up to so many plain units from a queue offset on; none if none is there."""
+        """Return up to so many plain units from a queue offset on; none if none is there.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self._require_open()
         queue = self.queues.find(key)
         if not isinstance(queue, ConsumeQueue):
             return np.empty(0, UNIT_DTYPE)
         return queue.units(queue_offset, count)
 
     def message_at(self, physical_offset: int, size: int | None = None) -> StoredMessage | None:
-        """Return the good record at an offset of the log; None if there is none."""
+        """Return the good record at an offset of the log; None if there is none.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self._require_open()
         return self.log.message_at(physical_offset, size)
 
     def log_bounds(self) -> tuple[int, int]:
@@ -261,8 +276,10 @@ class MessageStore(Closing):
         """Have everything put so far on the disk.
 
         Raises:
+            StoreClosedError: the store is closed.
             StorePoisonedError: a flush failed, now or before.
         """
+        self._require_open()
         self.parts.log_parts.flusher.flush_all()
 
     def flush_soon(self) -> None:
@@ -277,14 +294,33 @@ class MessageStore(Closing):
         """Remove the queues of a topic and forget its offsets; return how many queues it had.
 
         Its records stay in the log until they expire, and can no longer be reached by queue.
+
+        Durability: when this returns, the deletion is on the disk. A crash before leaves the topic
+        as it was, or without messages.
+
+        Raises:
+            StoreClosedError: the store is closed.
+            StorePoisonedError: a flush failed, now or before; the topic stays.
+            FileAccessError: the deletion cannot be written down; the topic stays.
         """
-        with self.log.pause():
-            end = self.log.wrote_where
-        self.dispatcher.catch_up(end)
+        self._require_open()
+        self.catch_up()  # what the topic has, all its queues can be counted then
         self._life.inventory.remove()  # Order: first, for nobody must miss what is dropped
+        # Invariant: between the entry of the deletion and the removal of the queues nothing is
+        # dispatched, so that no unit of the topic's next life goes into a queue of this one.
+        return self.dispatcher.exclusively(lambda: self._drop_topic(topic))
+
+    def _drop_topic(self, topic: str) -> int:
+        flusher = self.parts.log_parts.flusher
+        flusher.flush_all()  # Why here: under the lock, little is left to flush
+        # Invariant: no put comes between the end of the log that the entry names and the new
+        # numbers. A put before has a number of the earlier life and lies below that end.
         with self.log.pause():
-            self.parts.offsets.remove(topic)
-        return self.dispatcher.exclusively(lambda: self.queues.drop(topic))
+            # Order: the table may speak of no byte of the log that a power cut could take.
+            flusher.flush_all()
+            self.parts.deleted.add(topic, self.log.wrote_where)
+            self.parts.offsets.restart(topic)
+        return self.queues.drop(topic)
 
     def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
         """Delete now the files of the log that are old enough, then what queues and index lose.

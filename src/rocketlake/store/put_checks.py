@@ -10,15 +10,21 @@ from rocketlake.format.record import message_properties
 from rocketlake.model import flags
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
-from rocketlake.model.topics import is_retry_topic
+from rocketlake.model.topics import QUEUE_NAME_SIZE_MAX, can_name_queues, is_retry_topic
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.frames import FrameMaker
+from rocketlake.store.light_queues import impossible_names, may_fan_out
 from rocketlake.store.options import CompatVersion
 from rocketlake.store.ports import TopicCatalog
 
 TOPIC_MAX: Final = 127
 RETRY_TOPIC_MAX: Final = 255
+_SHOWN: Final = 300  # characters of a name in a reason
 _ILLEGAL: Final = PutStatus.MESSAGE_ILLEGAL
+_NAME_WORDS: Final = (
+    f"the name of a queue has at most {QUEUE_NAME_SIZE_MAX} bytes and no '/' or NUL, and is not"
+    " '.' or '..'"
+)
 
 
 def refuse(status: PutStatus, reason: str) -> PutReceipt:
@@ -37,6 +43,24 @@ def check_topic(topic: str, version: CompatVersion) -> PutReceipt | None:
     if length > limit:
         return refuse(_ILLEGAL, f"topic of {length} bytes: {topic!r}; at most {limit} are allowed")
     return None
+
+
+def check_name(topic: str) -> PutReceipt | None:
+    """Refuse a topic that no directory can be named after."""
+    if can_name_queues(topic):
+        return None
+    return refuse(_ILLEGAL, f"topic {topic[:_SHOWN]!r} can have no queues: {_NAME_WORDS}")
+
+
+def check_light_queues(message: Message) -> PutReceipt | None:
+    """Refuse a message that is to enter a light queue that cannot be."""
+    if names.MULTI_DISPATCH not in message.properties or not may_fan_out(message.topic):
+        return None
+    wrong = impossible_names(message.properties)
+    if not wrong:
+        return None
+    text = f"property {names.MULTI_DISPATCH} names {wrong[0][:_SHOWN]!r}: {_NAME_WORDS}"
+    return refuse(_ILLEGAL, text)
 
 
 def check_batch(

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
+from rocketlake.format.appending import are_inert
 from rocketlake.model import flags as sys_flags
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 _OK: Final = PutStatus.PUT_OK
 _SAMPLE: Final = 15  # of plain puts, one in 16 is timed; slow appends always are
 _BUSY_MAX_MS: Final = 10_000_000
+_INERT_BODIES: Final = (bytes, bytearray, memoryview)
 
 
 class PutParts(Struct, frozen=True):
@@ -136,21 +138,22 @@ class Putter:
         """
         queues = self._topics.get(message.topic)
         slot = queues.get(queue_id) if queues is not None else None
-        if slot is None or slot.frame is None or self._is_gated or self._flags.bits:
+        frame = slot.frame if slot is not None else None
+        if slot is None or frame is None or self._is_gated or self._flags.bits:
             return self.put(self._request_of(message, queue_id))
         puts = slot.puts
         is_sampled = not puts.count & _SAMPLE
         is_timed = self._waits or is_sampled
         started = perf_counter_ns() if is_timed else 0
-        receipt: PutReceipt | None = self._append_plain(message, slot, slot.frame)
+        receipt: PutReceipt | None = self._append_plain(message, slot, frame)
         if receipt is None:
             return self.put(self._request_of(message, queue_id))
         puts.count += 1
         puts.size += receipt.size
         if self._waits:
             receipt = self._durability.settle(receipt)
-        elif self._dispatch.is_idle:
-            self._dispatch.wakeup()
+        elif self._dispatch.is_idle or self._dispatch.has_reads:
+            self._dispatch.attend()
         if is_timed:
             self._note_timed(perf_counter_ns() - started, is_sampled=is_sampled)
         return receipt
@@ -174,11 +177,12 @@ class Putter:
         """
         slot = self._offsets.find(message.topic, queue_id)
         receipt: PutReceipt | None = None
+        frame = slot.frame if slot is not None else None
         is_open = not (self._is_gated or self._flags.bits)
-        if is_open and slot is not None and slot.frame is not None:
-            receipt = self._append_plain(message, slot, slot.frame)
+        if is_open and slot is not None and frame is not None:
+            receipt = self._append_plain(message, slot, frame)
         if slot is None or receipt is None:
-            return self.put_async(self._request_of(message, queue_id))
+            return self.put_async(self._request_of(_inert(message), queue_id))
         slot.puts.count += 1
         slot.puts.size += receipt.size
         future = PutFuture()
@@ -268,11 +272,13 @@ class Putter:
             if isinstance(answer, PutReceipt):
                 return answer, False
             request = answer or request
-        message = _settle_fields(request.message, drops_crc=self._options.enabled_append_prop_crc)
+        message = _inert(request.message)
+        message = _settle_fields(message, drops_crc=self._options.enabled_append_prop_crc)
         refused = (
             put_checks.check_inner_batch(request, self._catalog)
             or self._check_replicas()
             or put_checks.check_sizes(message, request, self.frames, self._version)
+            or self._check_light_queues(message)
         )
         if refused is not None:
             return refused, False
@@ -306,10 +312,13 @@ class Putter:
         refused = self.check_before(batch.topic) or self._check_replicas()
         if refused is not None:
             return refused
+        if not are_inert(batch.messages):
+            batch = replace(batch, messages=[_inert(message) for message in batch.messages])
         slot = self.slot(batch.topic, batch.queue_id)
-        is_plain = not batch.sys_flag and batch.store_host is None and slot.frame is not None
+        frame = slot.frame
+        is_plain = not batch.sys_flag and batch.store_host is None and frame is not None
         if is_plain and batch.born_host == self.frames.store_host:
-            receipt = self._log.append_batch(batch.messages, slot, slot.frame, batch.born_timestamp)
+            receipt = self._log.append_batch(batch.messages, slot, frame, batch.born_timestamp)
             if receipt is not None:
                 return self._note_batch(batch.topic, receipt)
         return self._append_odd_batch(batch, slot)
@@ -326,7 +335,9 @@ class Putter:
                 born_host=hosts[0],
                 store_host=hosts[1],
             )
-            refused = put_checks.check_sizes(message, request, self.frames, self._version)
+            refused = put_checks.check_sizes(
+                message, request, self.frames, self._version
+            ) or self._check_light_queues(message)
             if refused is not None:
                 break
         if refused is not None:
@@ -355,12 +366,16 @@ class Putter:
             )
         is_4_9 = self._version is CompatVersion.V4_9
         topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
+        topic_refused = topic_refused or put_checks.check_name(topic)
         # Compat: 4.9 looks at its locks first.
         return (
             (self._check_busy() or topic_refused)
             if is_4_9
             else (topic_refused or self._check_busy())
         )
+
+    def _check_light_queues(self, message: Message) -> PutReceipt | None:
+        return put_checks.check_light_queues(message) if self._has_light_queues else None
 
     def _check_busy(self) -> PutReceipt | None:
         if not self.is_busy():
@@ -388,8 +403,8 @@ class Putter:
         slot = self._offsets.slot(topic, queue_id)
         if slot.puts is None:
             slot.puts = self._stats.topic(topic)
-            if not self._catalog.is_batch_queue(topic) and queue_id >= 0:
-                slot.frame = self.frames.guarded(topic, queue_id)
+        if slot.frame is None and queue_id >= 0 and not self._catalog.is_batch_queue(topic):
+            slot.frame = self.frames.guarded(topic, queue_id)
         return slot
 
     def _step_of(
@@ -429,6 +444,24 @@ def _light_offsets(light: Sequence[QueueSlot]) -> Mapping[str, str]:
 def _with(message: Message, changes: Mapping[str, str]) -> Message:
     """Return the message with properties replaced where they are, or added at the end."""
     return replace(message, properties={**message.properties, **changes})
+
+
+def _inert(message: Message) -> Message:
+    """Return the message in types whose reading runs no code of its sender.
+
+    Why: records are encoded under the append lock. A mapping that itself puts a message would wait
+    for that lock forever.
+    """
+    if are_inert((message,)):
+        return message
+    body, keys = message.body, message.keys
+    is_inert = type(body) in _INERT_BODIES or not hasattr(type(body), "__buffer__")
+    return replace(
+        message,
+        body=body if is_inert else bytes(memoryview(body)),
+        keys=keys if isinstance(keys, str) else list(keys),
+        properties=dict(message.properties),
+    )
 
 
 def _settle_fields(message: Message, *, drops_crc: bool) -> Message:

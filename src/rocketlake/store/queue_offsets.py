@@ -9,7 +9,7 @@ from rocketlake.model.queues import QueueKey
 class QueueSlot:
     """One topic queue as the log's appender sees it.
 
-    Thread-safety: `next_offset` belongs to who holds the append lock; `frame` is set once.
+    Thread-safety: `next_offset` belongs to who holds the append lock; `frame` may go at any time.
     """
 
     __slots__ = ("frame", "next_offset", "puts", "queue_id", "topic")
@@ -58,9 +58,15 @@ class QueueOffsets:
         for key, next_offset in table.items():
             self.slot(key.topic, key.queue_id).next_offset = next_offset
 
-    def remove(self, topic: str) -> None:
-        """Forget the queues of a topic; a later message begins at 0."""
-        self.topics.pop(topic, None)
+    def restart(self, topic: str) -> None:
+        """Let the queues of a topic begin at 0 again; under the append lock.
+
+        Why: the slots stay. A put may have found its slot before and append behind this call; with
+        a slot of its own it would count on from the numbers of the topic's earlier life.
+        """
+        for slot in list(self.topics.get(topic, {}).values()):
+            slot.next_offset = 0
+            slot.frame = None  # made again: the next life may have queues of the other kind
 
     def items(self) -> Iterator[tuple[QueueKey, int]]:
         """Yield every queue and its next offset."""

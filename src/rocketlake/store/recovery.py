@@ -4,7 +4,9 @@
 2. Queues and index are made to agree with it: what points behind its end goes, what they lack is
    dispatched again. Doing that with something they have does no harm.
 3. After a clean stop only the last files are read. More is read for a reason, which the report has.
-4. A crash in the middle leaves a store that recovers to the same state.
+4. A topic that was deleted stays so: its queues that are still there go, and its records of before
+   get no units.
+5. A crash in the middle leaves a store that recovers to the same state.
 """
 
 import logging
@@ -19,6 +21,7 @@ from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import names
 from rocketlake.format.record import StopReason
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.inventory import Found, Losses, give_up_broken
 from rocketlake.store.log_walk import (
     LogWalk,
@@ -105,6 +108,9 @@ class Recovery:
             parts.queues.destroy()
             if parts.index is not None:
                 parts.index.destroy()
+        if parts.deleted is not None:
+            parts.deleted.lower_to(0)  # Order: before the new log has a record
+            parts.deleted.forget_expired(0)
         parts.checkpoint.confirm_offset = 0
         return RecoveryReport(is_clean=is_clean, queue_offsets={})
 
@@ -125,21 +131,17 @@ class Recovery:
         parts = self._parts
         view = LogView(parts.directory, readers, Damage(self._note_finding))
         view.refresh(parts.log_files.file_size)
+        begun_anew = self._end_deletions(view)
         dispatched = self._find_dispatched(view.limit)
         first = self._first_file(view, dispatched, is_clean=is_clean)
         queues_found = Found.of(parts.queues)
         if not is_clean:
             self._distrust(view, first)
-        unheld = UnheldRecords(
-            parts.queues.items(),
-            # Why: deleting all topics leaves the directory of their queues; losing it does not.
-            parts.has_topic if self._has_queue_directory() else lambda _: True,
-            has_light_queues=parts.options.enable_lmq and parts.options.enable_multi_dispatch,
-        )
+        unheld = self._make_unheld()
         self._total = view.limit - first.base_offset
         walk = LogWalker(unheld).walk(view, first, self._checks, self._advance)
         cut_bytes = self._look_behind(view, walk, is_clean=is_clean)
-        self._cut(walk)
+        self._cut(walk, is_clean=is_clean)
         end = self._settle_confirm_offset(view, walk)
         losses = give_up_broken(
             parts.queues,
@@ -151,9 +153,8 @@ class Recovery:
         lost_from = self._lost_from(view, losses)
         indexed_from = self._first_unindexed(view, walk)
         is_late = indexed_from is not None and self._defer_index(indexed_from, end)
-        start = self._first_lacking(
-            view, walk, unheld, [lost_from, None if is_late else indexed_from]
-        )
+        others = [begun_anew, lost_from, None if is_late else indexed_from]
+        start = self._first_lacking(view, walk, unheld, others)
         start = start if start is not None and start < end else None
         if start is not None and parts.leaves_rest:
             end, start = start, None
@@ -167,7 +168,9 @@ class Recovery:
         added = _added(offsets, queues_found, losses)
         if end < walk.tail.end_offset:
             # Compat: as in ConsumeQueueStore#compensateForHA.
-            offsets |= next_offsets(view, end, walk.tail.end_offset)
+            offsets |= next_offsets(view, end, walk.tail.end_offset, self._deleted)
+        if parts.deleted is not None:
+            parts.deleted.forget_expired(view.min_offset)
         return RecoveryReport(
             is_clean=is_clean,
             log_min=view.min_offset,
@@ -181,6 +184,33 @@ class Recovery:
             last_timestamp=walk.last_timestamp,
             queue_offsets=offsets,
         )
+
+    def _make_unheld(self) -> UnheldRecords:
+        parts = self._parts
+        return UnheldRecords(
+            parts.queues.items(),
+            # Why: deleting all topics leaves the directory of their queues; losing it does not.
+            parts.has_topic if self._has_queue_directory() else lambda _: True,
+            has_light_queues=parts.options.enable_lmq and parts.options.enable_multi_dispatch,
+            deleted=self._deleted,
+        )
+
+    @property
+    def _deleted(self) -> DeletedTopics:
+        return self._parts.deleted.topics if self._parts.deleted is not None else NO_TOPICS
+
+    def _end_deletions(self, view: LogView) -> int | None:
+        """Remove queues that deletions of topics left; return from where on the log gives theirs.
+
+        None if there are none.
+        """
+        dropped = self._parts.queues.drop_earlier(self._deleted)
+        if not dropped:
+            return None
+        named = ", ".join(str(key) for key in dropped[:_NAMED_MAX])
+        self._note(f"{len(dropped)} queues of deleted topics were still there: {named}")
+        ends = (self._deleted.end_of(key.topic) for key in dropped)
+        return min(_file_begin(view, end) for end in ends)
 
     def _distrust(self, view: LogView, first: OffsetFile) -> None:
         """Have units of what was not surely flushed made again."""
@@ -258,7 +288,8 @@ class Recovery:
             StoreError: good records are among them, and they cannot be saved.
         """
         tail = walk.tail
-        cut_bytes = written_end(view, tail, is_clean=is_clean) - tail.end_offset
+        held_to = self._parts.queues.max_physical_offset
+        cut_bytes = written_end(view, tail, is_clean=is_clean, held_to=held_to) - tail.end_offset
         if not cut_bytes:
             return 0
         path, position = view.describe(tail.end_offset)
@@ -282,7 +313,7 @@ class Recovery:
             )
         return cut_bytes
 
-    def _cut(self, walk: LogWalk) -> None:
+    def _cut(self, walk: LogWalk, *, is_clean: bool) -> None:
         """Make the end of the log that of all files."""
         parts, end = self._parts, walk.tail.end_offset
         # Order: first what stays is made safe, then queues and index let go of what does not, and
@@ -297,6 +328,11 @@ class Recovery:
         if walk.last_timestamp:
             parts.log_files.store_timestamp = walk.last_timestamp
             parts.log_files.files[-1].store_timestamp = walk.last_timestamp
+            if not is_clean:
+                # Why: RocketMQ writes times of units whose records are not on the disk.
+                parts.checkpoint.lower_to(walk.last_timestamp, end)
+        if parts.deleted is not None and (lowered := parts.deleted.lower_to(end)):
+            self._note(f"the log ends before the deletion of {', '.join(lowered[:_NAMED_MAX])}")
 
     def _settle_confirm_offset(self, view: LogView, walk: LogWalk) -> int:
         """Set the confirmed offset of the checkpoint; return how far the log may be dispatched."""
@@ -370,13 +406,17 @@ class Recovery:
         parts = self._parts
         self._done, self._total = self._total, self._total + end - start
         parts.on_dispatch(start, end)
+        # Order: before units come, for a queue whose messages are all deleted may begin anew.
+        parts.queues.correct_min(view.min_offset)
         hole = view.min_offset
         for file in view.files:
             begin = max(start, file.base_offset)
             stop = min(end, file.base_offset + file.size)
             if start <= hole < file.base_offset < end:
                 # Why: units behind a gap would stand for other queue offsets than their own.
-                for key, number in first_offsets(view, file.base_offset, end).items():
+                for key, number in first_offsets(
+                    view, file.base_offset, end, self._deleted
+                ).items():
                     parts.queues.fill_gap(key, number, hole)
             hole = file.base_offset + file.size
             if begin >= stop:

@@ -11,6 +11,7 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.checkpoint import StoreCheckpoint
+from rocketlake.store.deleted_topics import DeletedTopics, DeletedTopicsFile
 from rocketlake.store.inventory import InventoriedQueues, InventoryFile
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.unheld_records import QueueEnd
@@ -53,6 +54,10 @@ class Queues(InventoriedQueues, Protocol):
 
     def flush(self, least_pages: int) -> bool:
         """Have units on the disk where enough are new, all with 0."""
+        ...
+
+    def drop_earlier(self, deleted: DeletedTopics) -> list[QueueKey]:
+        """Remove queues of an earlier life of their topic, which a deletion left; return which."""
         ...
 
     def fill_gap(self, key: QueueKey, number: int, physical_offset: int) -> None:
@@ -104,6 +109,8 @@ class RecoveryParts(Struct, frozen=True, kw_only=True):
     clock: Clock
     inventory: InventoryFile | None = None
     """What there was when the store was last closed."""
+    deleted: DeletedTopicsFile | None = None
+    """The topics that were deleted; None: none was."""
     has_topic: Callable[[str], bool] = lambda _: True
     """Whether the table of topics has one: queues of a topic that was deleted are not missed."""
     defer_index: Callable[[int], None] | None = None

@@ -17,6 +17,7 @@ from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq, is_system_topic
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline.tail import seats_of
 
 Int64s = npt.NDArray[np.int64]
@@ -48,16 +49,19 @@ class UnheldRecords:
         has_topic: Callable[[str], bool],
         *,
         has_light_queues: bool = False,
+        deleted: DeletedTopics = NO_TOPICS,
     ) -> None:
         """Say which topics there are, and whether records may be in light queues as well.
 
         Queues of a topic that was deleted are not missed. That is one which has no queue left and
-        which `has_topic` does not know.
+        which `has_topic` does not know. Of topics in `deleted`, records of an earlier life are not
+        missed, whatever queues there are.
         """
         self._queues = dict(queues)
         self._has_topic = has_topic
         self._topics = {key.topic for key in self._queues}
         self._has_light_queues = has_light_queues
+        self._deleted = deleted
         self._limits = _limits_by_topic(self._queues)
         self._seen: set[QueueKey] = set()
         self.first_offset: int | None = None
@@ -73,6 +77,7 @@ class UnheldRecords:
         if wanted.any():
             # The first of each queue is enough.
             rows = np.flatnonzero(wanted & _enter_queue(columns["sys_flag"]))
+            rows = self._deleted.later_rows(columns, codes, topics, rows)
             places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].view(np.uint32)
             for row in rows[np.sort(np.unique(places, return_index=True)[1])].tolist():
                 self._look(columns.message(row))
@@ -89,6 +94,8 @@ class UnheldRecords:
         for seat in islice(seats_of(message), None if self._has_light_queues else 1):
             key = seat.key
             if key in self._seen or key.queue_id < 0 or seat.queue_offset < 0:
+                continue
+            if self._deleted.is_earlier(key.topic, message.physical_offset):
                 continue
             queue = self._queues.get(key)
             if queue is not None and end <= queue.max_physical_offset:

@@ -2,10 +2,12 @@
 
 Records are sorted by queue, keeping their order, and each queue gets its units in one piece. What a
 few records have beside that (a due time, light queues, a batch inside) is looked at one by one.
+
+Records of a topic's life before it was deleted get no units (`deleted_topics`).
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -17,11 +19,17 @@ from rocketlake.format.record import RecordColumns, decode_properties
 from rocketlake.model import properties as names
 from rocketlake.model.flags import INNER_BATCH
 from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
+from rocketlake.model.topics import SCHEDULE_TOPIC, can_name_queues, is_lmq
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.consume_queue_set import AnyQueue, is_queue_name
-from rocketlake.store.light_queues import light_places, may_fan_out, number_of
+from rocketlake.store.consume_queue_set import AnyQueue
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
+from rocketlake.store.light_queues import (
+    impossible_names,
+    light_places,
+    may_fan_out,
+    number_of,
+)
 from rocketlake.store.options.delay_levels import delay_of
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.unit_queue import packed
@@ -29,6 +37,7 @@ from rocketlake.store.unit_queue import packed
 log = logging.getLogger(__name__)
 
 _UNIT_SIZE = UNIT_DTYPE.itemsize
+_TOLD_MAX = 20  # names that are logged; a log may hold any number of them
 
 Int64s = npt.NDArray[np.int64]
 Ends = dict[tuple[str, int], int]
@@ -93,11 +102,14 @@ class UnitBuilder:
         *,
         delay_levels_ms: Sequence[int],
         has_light_queues: bool,
+        deleted: Callable[[], DeletedTopics] = lambda: NO_TOPICS,
     ) -> None:
         self._queues = queues
+        self._deleted = deleted
         self._catalog = catalog
         self._delays_ms = delay_levels_ms
         self._has_light_queues = has_light_queues
+        self._told: set[str] = set()
 
     def put(self, records: Round) -> None:
         """Write the units of records.
@@ -105,8 +117,12 @@ class UnitBuilder:
         Raises:
             RocketLakeError: a queue cannot be written; those before it may have been.
         """
+        deleted = self._deleted()
+        records.rows = deleted.later_rows(
+            records.columns, records.codes, records.topics, records.rows
+        )
         for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
-            self._look_at(records, row)
+            self._look_at(records, row, deleted)
         if len(records.rows):
             self._put_sorted(records, _Sorted(records.columns, records.codes, records.rows))
         for key, entries in records.light.items():
@@ -123,7 +139,7 @@ class UnitBuilder:
             topic = records.topics[code]
             queue = self._find(topic, queue_id)
             if queue is None:
-                log.warning("no queue for a record offset=%d topic=%r", physical, topic)
+                self._tell(topic, physical)
                 continue
             part = slice(start, stop)
             if isinstance(queue, BatchConsumeQueue):
@@ -166,13 +182,19 @@ class UnitBuilder:
         key = QueueKey(topic, queue_id)
         queue = self._queues.find(key)
         if queue is None:
-            if not is_queue_name(topic):
+            if not can_name_queues(topic):
                 return None
             is_batch = self._catalog.is_batch_queue(topic)
             queue = self._queues.get_or_create(key, is_batch=is_batch)
         return queue
 
-    def _look_at(self, records: Round, row: int) -> None:
+    def _tell(self, name: str, physical_offset: int) -> None:
+        """Log a name that no queue can have, once."""
+        if name not in self._told and len(self._told) < _TOLD_MAX:
+            self._told.add(name)
+            log.warning("no queue for a record offset=%d name=%r", physical_offset, name[:300])
+
+    def _look_at(self, records: Round, row: int, deleted: DeletedTopics) -> None:
         """Take note of a due time, a batch inside the record, and light queues."""
         found = records.columns.rows[row]
         topic = records.topic_of(row)
@@ -187,7 +209,11 @@ class UnitBuilder:
             records.batches[row] = (base, number_of(properties.get(names.INNER_NUM), 1))
         enters_queue = bool(records.traits[row] & Trait.ENTERS_QUEUE)
         if self._has_light_queues and enters_queue and may_fan_out(topic):
+            for name in impossible_names(properties):
+                self._tell(name, int(found["physical_offset"]))
             for name, offset in light_places(properties):
+                if deleted.is_earlier(name, int(found["physical_offset"])):
+                    continue
                 queue_id = 0 if is_lmq(name) else int(found["queue_id"])
                 records.light.setdefault(QueueKey(name, queue_id), []).append((row, offset))
 

@@ -43,3 +43,12 @@ BATCHED: Final = UnitKind(
     layout.DEFAULT_BATCH_QUEUE_FILE_SIZE,
     is_batch=True,
 )
+
+
+def can_hold(count: int, begin: int, end: int) -> bool:
+    """Tell whether a range of the log has room for so many records.
+
+    Why: no checksum covers the queue offset of a record. A gap in the numbers of a queue is
+    believed only if its messages can have been between the records on both sides.
+    """
+    return count * layout.RECORD_MIN_SIZE <= end - begin

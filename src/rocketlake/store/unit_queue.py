@@ -38,7 +38,7 @@ class UnitQueue(ABC):
 
     __slots__ = (
         *("files", "key", "max_offset", "max_physical_offset", "min_offset"),
-        *("_file", "_guard", "_is_4x", "_notes", "_units"),
+        *("_file", "_guard", "_is_4x", "_log_min", "_notes", "_units"),
     )
     is_batch: ClassVar[bool]
 
@@ -54,6 +54,7 @@ class UnitQueue(ABC):
         self._units = units
         self._notes = notes
         self._is_4x = is_4x
+        self._log_min = 0  # the first offset of the log, as last reported to the queue
         self._file: MappedFile | None = None  # the last one, as the thread that puts knows it
         self._guard = threading.Lock()  # for the lowest offset, and whatever lowers the highest
 
@@ -95,6 +96,16 @@ class UnitQueue(ABC):
         data = units.read(units.first_index, 1) if units.end_index > units.first_index else b""
         is_one = data and not is_prefill(data)
         return (units.first_index, QueueUnit.decode(data)) if is_one else None
+
+    def first_physical_offset(self) -> int:
+        """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
+        units = self._units
+        first = units.first_index
+        data = units.read(first, 1) if first < units.end_index else b""
+        if data and is_prefill(data):
+            first = units.partition(first, units.end_index, is_prefill)
+            data = units.read(first, 1) if first < units.end_index else b""
+        return QueueUnit.decode(data).physical_offset if data else -1
 
     def distrust(self, log_offset: int, *, keeps_first: bool = False) -> None:
         """Drop all units but those up to the first one that points to a log offset or behind it.
@@ -189,6 +200,7 @@ class UnitQueue(ABC):
     def correct_min(self, log_min: int) -> None:
         """Make the first message that the log still holds the lowest, `log_min` being its begin."""
         with self._guard:
+            self._log_min = log_min
             if self._units.files.files:
                 self._correct_min(log_min)
 

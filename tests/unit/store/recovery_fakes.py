@@ -134,6 +134,10 @@ class FakeQueues:
         for key in keys:
             self.queues[key] = FakeQueue()
 
+    def drop_earlier(self, deleted):
+        assert not deleted.ends
+        return []
+
     def fill_gap(self, key, number, physical_offset):
         self.calls.append(("fill_gap", key, number, physical_offset))
 

@@ -12,7 +12,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.store.checkpoint import StoreCheckpoint
 
-VALUES = Checkpoint(11, 22, 33, 44, 55)
+VALUES = Checkpoint(33, 22, 11, 44, 55)
 
 
 class Watched(PosixFileOps):
@@ -100,9 +100,9 @@ def test_file_of_any_length_is_loaded_as_far_as_it_goes(ops, tmp_path, path, siz
 def test_short_file_grows_to_a_page(ops, tmp_path, path):
     path.write_bytes(b"\0\0\0")
     checkpoint = loaded(ops, tmp_path)
-    checkpoint.queue_timestamp = 9
+    checkpoint.physical_timestamp = 9
     checkpoint.flush()
-    assert path.read_bytes() == Checkpoint(0, 9).encode()
+    assert path.read_bytes() == Checkpoint(9).encode()
 
 
 def test_page_is_written_in_one_call_and_synced(ops, tmp_path):
@@ -123,31 +123,53 @@ def test_flush_changes_the_file_in_place(ops, tmp_path, path):
     path.write_bytes(VALUES.encode())
     inode = path.stat().st_ino
     checkpoint = loaded(ops, tmp_path)
-    checkpoint.index_timestamp = 99
+    checkpoint.index_timestamp = 12
     checkpoint.flush()
     assert path.stat().st_ino == inode
-    assert Checkpoint.decode(path.read_bytes()).index_timestamp == 99
+    assert Checkpoint.decode(path.read_bytes()).index_timestamp == 12
 
 
 def test_4x_knows_three_values_and_leaves_the_rest_alone(ops, tmp_path, path):
     path.write_bytes(VALUES.encode())
     checkpoint = loaded(ops, tmp_path, is_4x=True)
-    assert checkpoint.values() == Checkpoint(11, 22, 33)
-    set_all(checkpoint, Checkpoint(1, 2, 3, 4, 5))
+    assert checkpoint.values() == Checkpoint(33, 22, 11)
+    set_all(checkpoint, Checkpoint(3, 2, 1, 4, 5))
     checkpoint.flush()
-    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(1, 2, 3, 44, 55)
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(3, 2, 1, 44, 55)
 
 
 def test_bytes_that_a_later_release_added_are_kept(ops, tmp_path, path):
     page = bytearray(VALUES.encode())
-    page[40:] = b"\x07" * (4096 - 40)
+    page[48:] = b"\x07" * (4096 - 48)
     path.write_bytes(page)
     checkpoint = loaded(ops, tmp_path)
-    checkpoint.physical_timestamp = 1
+    checkpoint.physical_timestamp = 34
     checkpoint.flush()
-    # The fields of this release end at 40.
-    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(1, 22, 33, 44, 55)
-    assert path.read_bytes()[40:] == bytes(page[40:])
+    # The fields of this release end at 48.
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(34, 22, 11, 44, 55)
+    assert path.read_bytes()[48:] == bytes(page[48:])
+
+
+def test_no_time_is_written_beyond_that_of_the_log(ops, tmp_path, path):
+    checkpoint = loaded(ops, tmp_path)
+    set_all(checkpoint, Checkpoint(20, 30, 40, 4, 5))
+    checkpoint.flush()
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(20, 20, 20, 4, 5)
+    checkpoint.physical_timestamp = 35
+    checkpoint.flush()
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(35, 30, 35, 4, 5)
+
+
+def test_times_are_lowered_on_the_disk(ops, tmp_path, path):
+    path.write_bytes(VALUES.encode())
+    checkpoint = loaded(ops, tmp_path)
+    checkpoint.queue_physical_offset = 66
+    checkpoint.lower_to(33, 66)
+    assert ops.calls == []
+    checkpoint.lower_to(15, 66)
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(15, 15, 11, 44, 55, 66)
+    checkpoint.lower_to(15, 60)
+    assert Checkpoint.decode(path.read_bytes()) == Checkpoint(15, 15, 11, 44, 55, 60)
 
 
 def test_failed_flush_raises(ops, tmp_path):
@@ -171,7 +193,7 @@ def test_crash_leaves_the_old_or_the_new_values(ops, tmp_path, path, when, is_ne
 
     with failpoint.switched_on(f"checkpoint.{when}", crash), pytest.raises(CrashError):
         checkpoint.flush()
-    assert Checkpoint.decode(path.read_bytes()).physical_timestamp == (77 if is_new else 11)
+    assert Checkpoint.decode(path.read_bytes()).physical_timestamp == (77 if is_new else 33)
 
 
 def test_flushes_of_several_threads_leave_a_whole_page(ops, tmp_path, path):

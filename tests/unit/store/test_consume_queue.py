@@ -165,29 +165,66 @@ def test_number_0_is_never_a_repeat(queue):
 # --- gaps ----------------------------------------------------------------------------------------
 
 
-def test_units_behind_a_gap_are_appended_at_the_end(queue, caplog):
+def test_units_behind_a_gap_keep_their_numbers(queue, caplog):
     put(queue, 0, 3)
     with caplog.at_level(logging.WARNING):
         put(queue, 5, 2)
         put(queue, 7, 2)
-    assert offsets(queue) == [0, 100, 200, 500, 600, 700, 800]
-    assert bounds(queue) == (0, 7, 900)
+    assert offsets(queue) == [0, 100, 200, 300, 300, 500, 600, 700, 800]
+    assert bounds(queue) == (0, 9, 900)
     assert [record.getMessage() for record in caplog.records] == [
-        "units out of place: gap in queue offsets key=T/0 expected=3 found=5"
-    ], "once, not each time"
+        "queue goes on behind messages that are lost key=T/0 from=3 to=5"
+    ]
+
+
+def test_gap_over_several_files(queue):
+    put(queue, 0, 3)
+    put(queue, 35, 2)
+    assert bounds(queue) == (0, 37, 3700)
+    assert [unit["physical_offset"] for unit in queue.units(35, 9)] == [3500, 3600]
+
+
+def test_queue_whose_messages_are_all_deleted_begins_anew_behind_a_gap(queue, tmp_path):
+    put(queue, 0, 3)
+    queue.correct_min(3400)
+    put(queue, 35, 2)
+    assert bounds(queue) == (35, 37, 3700)
+    assert [unit["physical_offset"] for unit in queue.units(35, 9)] == [3500, 3600]
+    assert len([*(tmp_path / "consumequeue/T/0").iterdir()]) == 1
+
+
+def test_number_that_the_log_has_no_room_for_is_not_believed(queue, caplog):
+    put(queue, 0, 3)
+    with caplog.at_level(logging.WARNING):
+        put(queue, 1 << 40, 1, begin=300)
+    put(queue, 4, 1)
+    assert offsets(queue) == [0, 100, 200, 300, 400]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"units out of place: gap in queue offsets key=T/0 expected=3 found={1 << 40}"
+    ]
+
+
+def test_number_that_the_next_one_contradicts_is_not_believed(queue):
+    """One damaged number must not hide the good records behind it."""
+    put(queue, 0, 3)
+    units = columns((1300,), (1400,), (1500,))
+    queue.put(units, np.array([11, 4, 5]))
+    assert offsets(queue) == [0, 100, 200, 1300, 1400, 1500]
+    queue.put(units, np.array([11, 4, 5]))
+    assert bounds(queue) == (0, 6, 1600), "and once only"
 
 
 def test_gap_within_a_round(queue):
-    units = columns((0,), (100,), (200,), (300,), (400,))
+    units = columns((0,), (100,), (500,), (600,), (700,))
     queue.put(units, np.array([0, 1, 5, 6, 6]))
-    # 5 and 6 become 2 and 3; the second 6 is 4.
-    assert offsets(queue) == [0, 100, 200, 300, 400]
+    # The second 6 is a repeat as far as its number tells.
+    assert offsets(queue) == [0, 100, 200, 200, 200, 500, 600]
 
 
-def test_left_out_gaps_are_told_at_the_end(opened, queue, caplog):
+def test_left_out_shifts_are_told_at_the_end(opened, queue, caplog):
     put(queue, 0, 1)
-    for number in range(5, 15):
-        put(queue, number, 1)
+    for number in range(10):
+        put(queue, 1 << 40, 1, begin=100 + 100 * number)
     opened.close()
     assert caplog.records[-1].getMessage().endswith("left_out=9")
 

@@ -307,6 +307,8 @@ def test_flush_and_the_end_cover_the_extension(queue, tmp_path):
 
 def test_units_behind_a_gap_keep_their_extensions(queue):
     put_extended(queue, 0, 2)
-    units = columns((200, 100, 7), (300, 100, 8))
-    queue.put_extended(units, np.array([4, 9]), np.array([TIME, TIME]), [b"", b""])
-    assert [queue.ext_unit(code).tags_code for code in codes(queue)] == [0, 1, 7, 8]
+    units = columns((400, 100, 7), (500, 100, 8))
+    queue.put_extended(units, np.array([4, 5]), np.array([TIME, TIME]), [b"", b""])
+    found = codes(queue)
+    assert found[2:4] == [0, 0], "places of messages that are lost"
+    assert [queue.ext_unit(code).tags_code for code in found[:2] + found[4:]] == [0, 1, 7, 8]

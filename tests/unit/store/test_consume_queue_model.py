@@ -5,9 +5,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from queue_makers import KEY, bounds, columns, offsets, open_set, reopen
+
+from rocketlake.store.unit_kind import can_hold
 
 
 class Model:
@@ -22,15 +24,27 @@ class Model:
     def end(self):
         return self.begin + len(self.units)
 
-    def put(self, place, size, number):
+    def put(self, place, size, number, *, is_contradicted=False):
         if place + size <= self.reach:
             return
-        if self.reach < 0:
+        if is_contradicted:
+            pass  # its number is not believed: it comes to the end
+        elif self.reach < 0:
             self.begin = number
         elif number != 0 and number < self.end:
             return
+        elif number > self.end and can_hold(number - self.end, self.reach, place):
+            self.units += [self.reach] * (number - self.end)  # places of messages that are lost
         self.units.append(place)
         self.reach = place + size
+
+    def is_contradicted(self, part, index):
+        """Whether a single unit leaps ahead, and the next one does not follow it."""
+        number = part[index][2]
+        follows = index > 0 and number == part[index - 1][2] + 1
+        if follows or index + 1 == len(part) or part[index + 1][2] == number + 1:
+            return False
+        return self.end < part[index + 1][2] < number
 
 
 steps = st.sampled_from([1] * 12 + [0, 2, 5, -3, -1000])
@@ -69,6 +83,7 @@ def consecutive(part):
 
 @settings(max_examples=150, deadline=None)
 @given(rounds(), st.booleans())
+@example(([(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, 4), (4, 1, 1)], [(3, 5)]), False)
 def test_rounds_are_units_one_by_one(case, is_packed):
     log, parts = case
     model = Model()
@@ -85,8 +100,9 @@ def test_rounds_are_units_one_by_one(case, is_packed):
                     queue.append_packed(memoryview(data), piece[0][2], len(piece), *ends)
             else:
                 queue.put(units, np.array([number for _, _, number in part], np.int64))
-            for place, size, number in part:
-                model.put(place, size, number)
+            for index, (place, size, number) in enumerate(part):
+                leaps = not is_packed and model.is_contradicted(part, index)
+                model.put(place, size, number, is_contradicted=leaps)
             assert offsets(queue) == model.units
             assert bounds(queue) == (model.begin, model.end, model.reach)
         queues.close()

@@ -1,5 +1,9 @@
 """Dispatcher: from the log to queues, index, listeners and others."""
 
+import threading
+import time
+from types import SimpleNamespace
+
 import pytest
 from store_bench import open_engine, read, request
 
@@ -7,8 +11,10 @@ from rocketlake.errors import DiskFullError
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.model.hashes import tags_code
+from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
+from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, PutStatus
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.filter_bits import FilterBits, SqlSubscription
@@ -219,3 +225,79 @@ def test_dropped_topic_begins_anew(store):
     assert store.put(request(body=b"new")).queue_offset == 0
     assert [message.body for message in read(store)] == [b"new"]
     assert len(read(store, "Other")) == 1
+
+
+def test_put_leaves_the_interpreter_to_a_round_that_reads_wait_for(store, monkeypatch):
+    """Puts in a tight loop keep the interpreter; one query took 27 s beside two of them."""
+    naps = []
+    monkeypatch.setattr(dispatch, "sleep", naps.append)
+    message = Message(topic="T", body=b"x")
+    store.put_plain(message, 0)
+    store.catch_up()
+    store.put_plain(message, 0)
+    assert naps == []
+    store.dispatcher.has_reads = True
+    store.put_plain(message, 0)
+    store.put(request())
+    assert naps == [0, 0]
+
+
+def test_reads_beside_puts_in_a_tight_loop_are_answered(store):
+    is_over = threading.Event()
+    message = Message(topic="T", body=bytes(100), keys=["k"])
+
+    def put():
+        while not is_over.is_set():
+            store.put_plain(message, 0)
+
+    writers = [threading.Thread(target=put) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    started_s = time.monotonic()
+    try:
+        for _ in range(20):
+            end = store.log.wrote_where
+            store.get(GetRequest(topic="T", queue_id=0, offset=0, max_messages=1))
+            assert store.dispatcher.dispatched_where >= end
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
+    assert time.monotonic() - started_s < 15
+
+
+class Counting(dispatch.Dispatcher):
+    """Rounds that find a number of records, and take no time."""
+
+    def __init__(self, *, is_synced):
+        files = SimpleNamespace(committed_where=0)
+        source = SimpleNamespace(confirm_offset=0, files=files)
+        super().__init__(source, None, None, None, is_synced=is_synced)
+        self.found = 0
+
+    def _run_round(self, limit=None):
+        self.records += self.found
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "per_s", "rests"),
+    [
+        (False, 1_000, False),
+        (False, 5_000, False),
+        (False, 50_000, True),
+        (True, 1_000, False),
+        (True, 5_000, True),
+    ],
+)
+def test_rest_depends_on_the_rate_and_not_on_the_rest_before(monkeypatch, is_synced, per_s, rests):
+    now_s = 100.0
+    monkeypatch.setattr(dispatch, "perf_counter", lambda: now_s)
+    dispatcher = Counting(is_synced=is_synced)
+    dispatcher.run_once()
+    for passed_s in (0.001, 0.010, 0.002):  # as long as the thread rested, for whatever reason
+        now_s += passed_s
+        dispatcher.found = int(per_s * passed_s)
+        dispatcher.run_once()
+        dispatcher.is_idle = False
+        assert (dispatcher.pause_s() <= 0.010) == rests
+        assert dispatcher.is_idle != rests

@@ -300,6 +300,15 @@ def test_old_handler_is_back_after_the_signal(own_handler):
     assert signal.getsignal(signal.SIGTERM) is own_handler
 
 
+def test_handler_that_the_block_put_in_place_stays(own_handler):
+    def newer(number, frame):
+        pass
+
+    with exit_hook.closing_on_sigterm():
+        signal.signal(signal.SIGTERM, newer)
+    assert signal.getsignal(signal.SIGTERM) is newer
+
+
 def test_other_threads_have_no_handler_to_change(own_handler):
     seen = []
 

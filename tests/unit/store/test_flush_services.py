@@ -15,6 +15,7 @@ from rocketlake.store.flush import (
     PeriodicFlush,
     Poison,
     QueueFlush,
+    Reached,
     Rhythm,
 )
 from support.manual_clock import ManualClock
@@ -273,10 +274,10 @@ class FakeQueues:
 
 def test_queues_are_flushed_thoroughly_before_the_checkpoint_speaks_of_it():
     clock, queues, saved = ManualClock(), FakeQueues(), []
-    reached = iter([100, 200])
+    reached = iter([Reached(100, 10), Reached(200, 20)])
 
-    def save(reached_ms):
-        saved.append((reached_ms, len(queues.pages)))
+    def save(units):
+        saved.append((units.timestamp, units.physical_offset, len(queues.pages)))
 
     flush = QueueFlush(
         queues, lambda: next(reached), save, rhythm=Rhythm(1.0, 60.0, 2), clock=clock
@@ -285,6 +286,6 @@ def test_queues_are_flushed_thoroughly_before_the_checkpoint_speaks_of_it():
     assert (queues.pages, saved) == ([2], [])
     clock.advance_ms(60_000)
     flush.run_once()
-    assert (queues.pages, saved) == ([2, 0], [(100, 2)])
+    assert (queues.pages, saved) == ([2, 0], [(100, 10, 2)])
     flush.close()
-    assert saved[-1] == (200, 3)
+    assert saved[-1] == (200, 20, 3)

@@ -2,9 +2,12 @@
 
 import fcntl
 import os
+import re
 
 import pytest
 
+import rocketlake
+from rocketlake.errors import StoreError
 from rocketlake.store.offline import OfflineStore
 from support.reading import bodies, bounds
 from support.store_builder import StoreBuilder
@@ -59,12 +62,14 @@ VARIANTS = [
     ("epochFileCheckpoint", "controller mode"),
     ("dledger-n0/data/00000000000000000000", "DLedger log"),
     ("tieredstore/T/0/00000000000000000000", "tiered storage"),
-    ("rocksdbstore/CURRENT", "RocksDB consume queues"),
+    ("consumequeue_rocksdb/CURRENT", "RocksDB consume queues"),
+    ("rocksdbstore/000004.log", "RocksDB message database"),
+    ("rocksdbstore/000010.sst", "RocksDB message database"),
     ("config/topics/CURRENT", "RocksDB config tables"),
 ]
 
 
-@pytest.mark.parametrize(("place", "variant"), VARIANTS, ids=[text for _, text in VARIANTS])
+@pytest.mark.parametrize(("place", "variant"), VARIANTS, ids=[place for place, _ in VARIANTS])
 def test_variant_is_named_and_the_rest_is_read(builder, place, variant):
     root = builder.file(place, bytes(range(256)) * 8).write()
     with OfflineStore(root) as store:
@@ -95,6 +100,34 @@ def test_queues_in_rocksdb_are_named_and_shown_from_the_log(tmp_path, mark):
         assert store.traits.is_5x
         assert bodies(store) == [b"0", b"1", b"2"]
         assert bounds(store) == {"T/0": (0, 3)}
+
+
+def test_empty_message_database_of_5_5_is_no_variant(builder):
+    builder.file("rocksdbstore/CURRENT", b"MANIFEST-000005\n").file("rocksdbstore/000004.log", b"")
+    with OfflineStore(builder.write()) as store:
+        assert store.traits.variants == []
+        assert store.traits.is_5x
+        assert not store.traits.has_rocksdb_queues
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ("consumequeue/CURRENT", "consume queues in RocksDB (consumequeue)"),
+        ("consumequeue_rocksdb/CURRENT", "consume queues in RocksDB (consumequeue_rocksdb)"),
+        ("config/topics/CURRENT", "topics, groups and progress in RocksDB (config/topics)"),
+    ],
+)
+def test_store_in_rocksdb_is_not_opened_for_writing(tmp_path, place, what):
+    builder = StoreBuilder(tmp_path, log_file_size=1000).records(3, dispatched=False)
+    root = builder.file(place, b"MANIFEST-000005\n").write()
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match=re.escape(what)) as told:
+        rocketlake.open_store(root)
+    assert "Nothing was changed" in str(told.value)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    with rocketlake.open_store(root, read_only=True) as store:
+        assert [m.body for m in store.get("T", 0, 0).messages] == [b"0", b"1", b"2"]
 
 
 def test_store_with_a_dledger_log_only_has_no_messages(builder):

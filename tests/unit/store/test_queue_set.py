@@ -19,7 +19,7 @@ from queue_makers import (
 
 from rocketlake.errors import FileSizeError, StoreError
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.consume_queue_set import is_queue_name
+from rocketlake.model.topics import can_name_queues
 
 A0, A1, B0 = QueueKey("A", 0), QueueKey("A", 1), QueueKey("B", 0)
 
@@ -79,7 +79,7 @@ def test_no_queues(queues, tmp_path):
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../a", "/a", "a\0"])
 def test_topic_that_is_no_name_of_a_directory_is_refused(queues, topic):
-    assert not is_queue_name(topic)
+    assert not can_name_queues(topic)
     with pytest.raises(ValueError, match="no queue can be kept for a topic named"):
         queues.get_or_create(QueueKey(topic, 0))
     assert len(queues) == 0

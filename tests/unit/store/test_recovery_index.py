@@ -12,9 +12,12 @@ from rocketlake.store.offline.keys import KeyQuery
 
 @pytest.fixture
 def idle(monkeypatch):
-    """All keys are left for later, and nobody begins with them by himself."""
+    """All keys are left for later, and are indexed only when a query waits for them."""
+    run_once = IndexCatchUp.run_once
     monkeypatch.setattr(recovery, "_INDEXED_AT_ONCE", 0)
-    monkeypatch.setattr(IndexCatchUp, "run_once", lambda self: None)
+    monkeypatch.setattr(
+        IndexCatchUp, "run_once", lambda self: run_once(self) if self._gates else None
+    )
 
 
 def _open(path):

@@ -36,12 +36,13 @@ def test_lost_queue_is_made_from_the_whole_log(builder, clean):
     """Pitfall 20: otherwise its offsets would begin at 0 again."""
     for number in range(15):
         builder.record("T", 0, str(number).encode()).record("U", 1)
-    builder.checkpoint(*[builder.placed[-1].store_timestamp + 4000] * 3).lose_queue("U", 1)
+    last = builder.placed[-1].store_timestamp + 4000
+    builder.record("U", 1, stored=last).checkpoint(last, last, last).lose_queue("U", 1)
     bench = bench_of(builder if clean else builder.unclean())
     report = bench.recover()
     assert report.dispatched_from == 0
-    assert report.redispatched == 15
-    assert report.queue_offsets == {T: 15, QueueKey("U", 1): 15}
+    assert report.redispatched == 16
+    assert report.queue_offsets == {T: 15, QueueKey("U", 1): 16}
     assert bench.offsets_of("U", 1) == places(builder, "U", 1)
     assert any("U/1" in note for note in report.notes)
     assert ("flush", 0) in bench.queues.calls

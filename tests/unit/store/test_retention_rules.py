@@ -270,7 +270,11 @@ def test_refusal_names_path_ratio_and_bytes():
         ({}, {"next_ms": DAY}, "Log files are being deleted, up to 7, 7.0 GiB; the next look"),
         ({}, {}, "The oldest of 7 log files, 1.0 GiB, goes at 2026-03-11 04:00"),
         ({"cleans_forcibly": False}, {}, "; cleanFileForciblyEnable would let it go now"),
-        ({}, {"next_ms": NEVER}, "deletes nothing by itself (autoDeleteEnable): delete_expired()"),
+        (
+            {},
+            {"next_ms": NEVER},
+            "by itself (autoDeleteEnable): delete_expired(hours=0)",
+        ),
         ({}, {"deletable": 0}, "No log file can be deleted: the last one stays; free space"),
         ({}, {"deletable": 0, "kept_from": 5000}, "held back from offset 5000 on"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from store_bench import open_engine, read, request
 
 from rocketlake.errors import FileSizeError, StoreClosedError, StoreLockedError
+from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, PutStatus
 
 
@@ -171,7 +172,7 @@ def test_idle_store_sleeps_until_something_is_put(tmp_path):
         dispatcher = store.dispatcher
         for _ in range(100):
             dispatcher.run_once()
-        assert dispatcher.pause_s() is None
+        assert dispatcher.pause_s() == dispatch._IDLE_LOOK_S
         assert dispatcher.is_idle
         store.put(request())
         assert arrived.wait(10)

@@ -25,7 +25,9 @@ class Follower:
         log = self._store.log
         log.refresh(self._store.options.mapped_file_size_commit_log)
         if self.position < log.min_offset or self.position > log.limit:
-            self.position = log.min_offset  # files expired under us, or the log was made anew
+            if self.position < log.min_offset:
+                log.expired_to = log.min_offset
+            self.position = log.min_offset  # files expired, or the log was made anew
         bad: Stop | None = None
         for step in log.walk(self.position, checks=self._store.checks):
             if isinstance(step, Stop):
@@ -33,7 +35,8 @@ class Follower:
                     return
                 bad = step
                 continue
-            if bad is not None and bad.reason != StopReason.END_OF_DATA:
+            is_told = bad is not None and bad.reason != StopReason.END_OF_DATA
+            if bad is not None and is_told and not log.is_expired(bad.physical_offset):
                 reason = reason_text(bad.reason)
                 self._store.damage.report(bad.file.path, bad.file_position, reason)
             bad = None

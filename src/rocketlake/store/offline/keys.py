@@ -75,18 +75,18 @@ class IndexView:
             return
         at = index_format.slot_position(self.slots, hash_)
         number = int.from_bytes(self._readers.read(self.path, at, 4), "big", signed=True)
-        steps = 0
         while 0 < number <= self.header.entry_count:
             at = index_format.entry_position(self.slots, number)
             data = self._readers.read(self.path, at, layout.INDEX_ENTRY_SIZE)
-            steps += 1
-            if len(data) < layout.INDEX_ENTRY_SIZE or steps > self.header.entry_count:
-                damage.report(self.path, at, "a chain of the index does not end")
+            if len(data) < layout.INDEX_ENTRY_SIZE:
+                damage.report(self.path, at, "a chain of the index leaves its file")
                 return
             entry = index_format.IndexEntry.decode(data)
             if entry.key_hash == hash_:
                 yield entry.physical_offset
-            if entry.previous == number:
+            # Invariant: a chain goes back, so that it has no more entries than the file.
+            if entry.previous >= number:
+                damage.report(self.path, at, "a chain of the index does not end")
                 return
             number = entry.previous
 
@@ -127,9 +127,12 @@ class KeySearch:
     def _verify(self, query: KeyQuery, file: IndexView, found: dict[int, StoredMessage]) -> None:
         """Look at the records an index file names, newest first, until there are enough."""
         count = 0
-        for offset in file.offsets(
-            index_format.key_hash(query.topic or "", query.key), self._damage
-        ):
+        hash_ = index_format.key_hash(query.topic or "", query.key)
+        seen: set[int] = set()  # a record is read once, however many entries name it
+        for offset in file.offsets(hash_, self._damage):
+            if offset in seen:
+                continue
+            seen.add(offset)
             message = found.get(offset) or self.message_at(offset)
             if message is not None and query.wants(message):
                 count += offset not in found
@@ -167,7 +170,8 @@ class KeySearch:
         for step in self._log.walk(start, end, checks=self._checks):
             if not isinstance(step, Chunk):
                 path, position = step.file.path, step.file_position
-                self._damage.report(path, position, reason_text(step.reason))
+                if not self._log.is_expired(step.physical_offset):
+                    self._damage.report(path, position, reason_text(step.reason))
                 continue
             for index in _rows_holding(step.columns, key):
                 message = step.columns.message(index)

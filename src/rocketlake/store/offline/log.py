@@ -29,6 +29,7 @@ from rocketlake.format.record import (
     scan_at,
 )
 from rocketlake.store.offline.damage import Damage
+from rocketlake.store.offline.search_budget import SearchBudget
 
 WINDOW = 4 << 20
 _GAP_MAX = 4096  # reading this much for nothing costs about as much as another call
@@ -94,6 +95,14 @@ class Readers:
             self._open.move_to_end(path)
         return reader
 
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file is there now."""
+        return self._ops.stat(path) is not None
+
+    def names_in(self, directory: Path) -> list[str]:
+        """Return the names that a directory holds now."""
+        return [entry.name for entry in self._ops.entries(directory)]
+
     def ranges(self, path: Path, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a file in which something may be; all of it if nobody knows."""
         reader = self._reader(path)
@@ -120,6 +129,8 @@ class LogView:
         self.files: list[OffsetFile] = []
         self._bases: list[int] = []
         self.file_size = 0
+        self.expired_to = -1
+        """Below this offset records expired while this view read them; -1: none did."""
 
     def refresh(self, file_size: int | None = None) -> None:
         """List the files anew.
@@ -127,6 +138,7 @@ class LogView:
         Raises:
             ConfigError: no file has the size that was given.
         """
+        self._budgets: dict[int, SearchBudget] = {}
         listed = self._directory.log_files()
         self.files = _without_twins([file for file in listed if file.size], self._damage)
         self._report_empty_begin(listed)
@@ -207,6 +219,26 @@ class LogView:
         base = file.base_offset
         found = self._readers.ranges(file.path, begin - base, min(end - base, file.size))
         return [(base + start, base + stop) for start, stop in found]
+
+    def is_expired(self, physical_offset: int) -> bool:
+        """Tell whether a record that cannot be read expired: its file and all before it are gone.
+
+        The writer may delete files between a look at the directory and a read.
+        """
+        if physical_offset < max(self.min_offset, self.expired_to):
+            return physical_offset >= 0
+        file = self.file_at(physical_offset)
+        if file is None or self._readers.exists(file.path):
+            return False
+        begin = min((found.base_offset for found in self._directory.log_files()), default=-1)
+        if begin <= physical_offset:
+            return False
+        self.expired_to = begin
+        return True
+
+    def search_budget(self, file: OffsetFile) -> SearchBudget:
+        """Return how much may be read to find records in damaged bytes of a file."""
+        return self._budgets.setdefault(file.base_offset, SearchBudget(file.size))
 
     def has_more(self, end: int) -> bool:
         """Tell, by a few bytes, whether anything may have been written behind the end."""

@@ -53,6 +53,11 @@ class Owed:
         """Append offset, size, tags code, queue offset and batch size."""
         self._numbers.extend(place)
 
+    @property
+    def physical_end(self) -> int:
+        """Where the record of the last one ends; -1 if there is none."""
+        return self._numbers[-5] + self._numbers[-4] if self._numbers else -1
+
     def clear(self) -> None:
         """Forget all."""
         del self._numbers[:]
@@ -146,6 +151,21 @@ class QueueView:
             last = self._disk_units(self.end_index - 1, 1)
             if len(last) and not _is_prefill(last)[0]:
                 self.max_physical_offset = int(last["physical_offset"][0]) + int(last["size"][0])
+
+    def first_physical_offset(self) -> int:
+        """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
+        low, high = self.first_index, self.end_index
+        unit = self._disk_units(low, 1) if low < high else np.empty(0, self.kind.dtype)
+        if len(unit) and _is_prefill(unit)[0]:
+            while low < high:
+                middle = (low + high) // 2
+                unit = self._disk_units(middle, 1)
+                if len(unit) and _is_prefill(unit)[0]:
+                    low = middle + 1
+                else:
+                    high = middle
+            unit = self._disk_units(low, 1) if low < self.end_index else unit[:0]
+        return int(unit["physical_offset"][0]) if len(unit) else -1
 
     def cut(self, log_end: int, damage: Damage | None = None) -> int:
         """Leave out units that point behind the end of the log; return how many.
@@ -298,12 +318,32 @@ class QueueView:
         first = index // self.file_units() * self.file_units()
         base_offset = first * self.kind.unit_size
         file = next((f for f in self.files if f.base_offset >= base_offset), self.files[-1])
-        if file.base_offset == base_offset:
+        if self._has_expired(file):
+            pass  # the writer deletes queue files behind those of the log
+        elif file.base_offset == base_offset:
             position = (index - first) * self.kind.unit_size
             damage.report(file.path, position, f"units of {self.key} from {index} on are gone")
         else:
             damage.report(file.path, 0, f"the queue's file for {first} is missing")
-        return min(first + self.file_units(), self.end_index)
+        return min(self.next_held(first + self.file_units()), self.end_index)
+
+    def _has_expired(self, file: OffsetFile) -> bool:
+        """Tell whether a file is gone, with all that were listed before it."""
+        before = (other for other in self.files if other.base_offset <= file.base_offset)
+        return not any(self._readers.exists(other.path) for other in before)
+
+    def next_held(self, index: int) -> int:
+        """Return the first unit at an index or behind it that a file holds, or that is owed.
+
+        Why: between two files more may be missing than there is time to step over one by one.
+        """
+        size = self.kind.unit_size
+        found = (
+            max(file.base_offset // size, index)
+            for file in self.files
+            if file.base_offset // size + self.file_units() > index
+        )
+        return min(found, default=self.end_index) if index < self.end_index else index
 
     def _disk_units(self, index: int, count: int) -> npt.NDArray[np.void]:
         number = index // self.file_units()

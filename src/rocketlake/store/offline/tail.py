@@ -18,12 +18,14 @@ from rocketlake.model import flags
 from rocketlake.model import properties as names
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
+from rocketlake.model.topics import SCHEDULE_TOPIC, can_name_queues, is_lmq
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.light_queues import light_places, may_fan_out, number_of
 from rocketlake.store.offline.damage import Damage, reason_text
-from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop
+from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop, is_record_at
 from rocketlake.store.offline.queues import QueueView
 from rocketlake.store.options import ReadOptions
+from rocketlake.store.unit_kind import can_hold
 
 _MAGICS = tuple(
     magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
@@ -114,15 +116,18 @@ def find_end(
     return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
 
 
-def settle(log: LogView, tail: Tail, checks: Check) -> tuple[Tail, int | None]:
+def settle(
+    log: LogView, tail: Tail, checks: Check, *, passes_zeros: bool = False
+) -> tuple[Tail, int | None]:
     """Look again where good records lie behind a bad one: it may have been half written.
 
-    A writer appends in order, so one that is still bad once others stand behind it stays bad.
+    A writer appends in order, so one that is still bad once others stand behind it stays bad. With
+    `passes_zeros` the same is asked of zeros, which otherwise are the ordinary end of a log.
 
     Returns:
         The true end, and where a good record lies that stood behind it before that last look.
     """
-    while (behind := records_behind(log, tail)) is not None:
+    while (behind := records_behind(log, tail, passes_zeros=passes_zeros)) is not None:
         end, stop = _walk_on(log, tail.end_offset, checks, None)
         if end <= tail.end_offset:
             return tail, behind
@@ -145,13 +150,13 @@ def _walk_on(
     return end, None
 
 
-def records_behind(log: LogView, tail: Tail) -> int | None:
+def records_behind(log: LogView, tail: Tail, *, passes_zeros: bool = False) -> int | None:
     """Return the offset of a well-formed record behind the end of the log; None if none is there.
 
     A torn end has none. One with a good checksum that claims the very place where it lies was
     written there, and is lost by the cut.
     """
-    if tail.stop_is_ordinary:
+    if tail.stop_is_ordinary and not passes_zeros:
         return None
     for file in log.files:
         if file.base_offset + file.size > tail.end_offset:
@@ -165,20 +170,29 @@ def search(log: LogView, file: OffsetFile, offset: int) -> int | None:
     """Return the first well-formed record of a file from an offset on that claims its place."""
     for start, stop in log.written_ranges(offset, file.base_offset + file.size):
         # A record may begin with zeros, in a part where there are only zeros.
-        found = _search(log, max(offset, start - layout.BLANK_HEADER_SIZE), stop)
+        found = _search(log, file, max(offset, start - layout.BLANK_HEADER_SIZE), stop)
         if found is not None:
             return found
     return None
 
 
-def _search(log: LogView, offset: int, limit: int) -> int | None:
+def _search(log: LogView, file: OffsetFile, offset: int, limit: int) -> int | None:
+    budget = log.search_budget(file)
     while offset < limit:
         data = log.read(offset, min(WINDOW, limit - offset))
         if len(data) < layout.RECORD_MIN_SIZE:
             return None
         for at in _magic_places(data):
+            size = _size_at(data, at)
+            if offset + at + size > file.base_offset + file.size:
+                continue
+            head = data[at : at + layout.RECORD_BORN_HOST_AT]
+            if len(head) == layout.RECORD_BORN_HOST_AT and not is_record_at(head, offset + at):
+                continue
+            if not budget.takes(size):
+                continue
             found = scan(
-                log.read(offset + at, _size_at(data, at)),
+                log.read(offset + at, size),
                 base_offset=offset + at,
                 checks=Check.OFFSET | Check.BODY_CRC,
                 rows_max=1,
@@ -206,7 +220,8 @@ def _size_at(data: bytes, at: int) -> int:
 class Debts:
     """Finds the records that no queue holds and adds them to what the queues are owed.
 
-    `make` gives the view of a queue that has no directory yet.
+    `make` gives the view of a queue that has no directory yet. Records of earlier lives of
+    `deleted` topics are owed to no queue.
     """
 
     def __init__(
@@ -214,10 +229,12 @@ class Debts:
         queues: dict[QueueKey, QueueView],
         make: Callable[[QueueKey, bool], QueueView],
         options: ReadOptions,
+        deleted: DeletedTopics = NO_TOPICS,
     ) -> None:
         self._queues = queues
         self._make = make
         self._options = options
+        self._deleted = deleted
         self._next: dict[QueueKey, int] = {}
         self.gaps: set[QueueKey] = set()
 
@@ -240,8 +257,11 @@ class Debts:
         limits = np.empty(len(found), np.int64)
         for i, number in enumerate(found.tolist()):
             queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
-            queue = self._queues.get(QueueKey(topics[number >> 32], queue_id))
-            limits[i] = queue.max_physical_offset if queue else -1
+            topic = topics[number >> 32]
+            queue = self._queues.get(QueueKey(topic, queue_id))
+            held_to = queue.max_physical_offset if queue else -1
+            # No record crosses the end of the log at a deletion: up to there none is owed.
+            limits[i] = max(held_to, self._deleted.end_of(topic))
         return ends > limits[group]
 
     def _add_record(self, chunk: Chunk, index: int) -> None:
@@ -251,6 +271,8 @@ class Debts:
         message = chunk.columns.message(index)
         place = (message.physical_offset, message.store_size, self._tags_code(message))
         for seat in seats_of(message):
+            if self._deleted.is_earlier(seat.key.topic, message.physical_offset):
+                continue
             self._owe(seat.key, place, (seat.queue_offset, seat.count), is_batch=seat.is_batch)
 
     def _owe(
@@ -264,7 +286,7 @@ class Debts:
         queue_offset, count = numbers
         queue = self._queues.get(key)
         if queue is None:
-            if queue_offset < 0 or key.queue_id < 0:
+            if queue_offset < 0 or key.queue_id < 0 or not can_name_queues(key.topic):
                 return
             queue = self._queues[key] = self._make(key, is_batch)
             queue.first_index = queue.end_index = queue_offset
@@ -275,10 +297,11 @@ class Debts:
         if queue_offset < expected:
             return  # already there
         if queue_offset > expected and queue.total and not queue.kind.is_batch:
-            # Compat: as in ConsumeQueue#putMessagePositionInfo, a unit behind a gap is appended
-            # at the end all the same.
+            # As store.consume_queue does: a number that cannot be right is not believed.
             self.gaps.add(key)
-            queue_offset = expected
+            held_to = max(queue.max_physical_offset, queue.owed.physical_end)
+            if not can_hold(queue_offset - expected, held_to, place[0]):
+                queue_offset = expected
         queue.owed.add((*place, queue_offset, count))
         self._next[key] = queue_offset + count
 

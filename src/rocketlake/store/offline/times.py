@@ -54,7 +54,7 @@ class _ViewedUnits:
         while first < end:
             stop = min((first // size + 1) * size, end)
             runs.append(UnitRun(first, stop - 1))
-            first = stop
+            first = self._queue.next_held(stop)
         return runs
 
     def changed_ms(self, run: UnitRun) -> int:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from rocketlake.errors import StoreError
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 
@@ -26,12 +27,13 @@ class Traits(Struct, frozen=True, kw_only=True):
 def look_at(directory: StoreDir) -> Traits:
     """Look at a store's names; nothing is opened but the mark of a running store."""
     abort = directory.ops.stat(directory.path(names.ABORT))
-    rocksdb = _is_rocksdb(directory, names.CONSUME_QUEUE)
+    rocksdb = bool(_rocksdb_queues(directory))
     variants = list(_variants(directory, rocksdb=rocksdb))
     is_5x = (
         directory.exists(names.ABORT + names.BACKUP_SUFFIX)
         or (abort is not None and abort.size > 0)
         or bool(variants and set(variants) - {"consume queue extension", "DLedger log"})
+        or _is_rocksdb(directory, names.ROCKSDB_MESSAGES)
     )
     return Traits(
         is_clean=abort is None,
@@ -40,6 +42,42 @@ def look_at(directory: StoreDir) -> Traits:
         has_rocksdb_queues=rocksdb,
         variants=variants,
     )
+
+
+def refuse_rocksdb(directory: StoreDir) -> None:
+    """Refuse to write to a store that keeps queues or tables in RocksDB.
+
+    Why: its topics have no queue files, so every queue would begin at offset 0 again, and RocketMQ
+    would read the new messages in the places of the old ones.
+
+    Raises:
+        StoreError: the store is of that kind; nothing was changed.
+    """
+    queues = _rocksdb_queues(directory)
+    found = [*queues, *_rocksdb_tables(directory)]
+    if not found:
+        return
+    what = "consume queues" if queues else "topics, groups and progress"
+    raise StoreError(
+        f"{directory.root} keeps its {what} in RocksDB ({', '.join(found)}), which RocketLake does"
+        " not write: messages put here would take the places of those that are there. Nothing was"
+        " changed. It can be read (read_only=True, rocketlake dump, rocketlake export); only a"
+        " RocketMQ broker with the same settings can go on with it"
+    )
+
+
+def _rocksdb_queues(directory: StoreDir) -> list[str]:
+    """Return the directories that hold a database of queues."""
+    # Compat: 5.5 has a directory of its own for it with useSeparateStorePathForRocksdbCQ.
+    candidates = (names.CONSUME_QUEUE, names.ROCKSDB_QUEUES)
+    return [name for name in candidates if _is_rocksdb(directory, name)]
+
+
+def _rocksdb_tables(directory: StoreDir) -> list[str]:
+    """Return the directories below `config` that hold a database of topics, groups or progress."""
+    entries = directory.ops.entries(directory.path(names.CONFIG))
+    found = [f"{names.CONFIG}/{entry.name}" for entry in entries if entry.is_dir]
+    return [name for name in found if _is_rocksdb(directory, name)]
 
 
 def _variants(directory: StoreDir, *, rocksdb: bool) -> list[str]:
@@ -52,19 +90,19 @@ def _variants(directory: StoreDir, *, rocksdb: bool) -> list[str]:
         (names.TIMER_LOG, "timer log"),
         (names.COMPACTION, "compaction topics"),
         (names.EPOCHS, "controller mode"),
-        ("rocksdbstore", "RocksDB consume queues"),
-        ("combined-consumequeue", "RocksDB consume queues"),
     )
     found += [text for name, text in named if _has_content(directory, name)]
+    # Compat: 5.5 makes this database with every store, and leaves it empty by default.
+    if _has_rocksdb_data(directory, names.ROCKSDB_MESSAGES):
+        found.append("RocksDB message database")
     for entry in directory.ops.entries(directory.root):
         lowered = entry.name.lower()
         if lowered.startswith("dledger"):
             found.append("DLedger log")
         elif lowered.startswith(("tieredstore", "tiered_")):
             found.append("tiered storage")
-    for entry in directory.ops.entries(directory.path(names.CONFIG)):
-        if entry.is_dir and _is_rocksdb(directory, f"{names.CONFIG}/{entry.name}"):
-            found.append("RocksDB config tables")
+    if _rocksdb_tables(directory):
+        found.append("RocksDB config tables")
     return list(dict.fromkeys(found))
 
 
@@ -73,6 +111,12 @@ def _has_content(directory: StoreDir, name: str) -> bool:
     if entry is None:
         return False
     return bool(directory.ops.entries(entry.path)) if entry.is_dir else entry.size > 0
+
+
+def _has_rocksdb_data(directory: StoreDir, name: str) -> bool:
+    """Tell whether a database has tables, or a log that is not empty."""
+    entries = [e for e in directory.ops.entries(directory.path(name)) if not e.is_dir]
+    return any(e.size and e.name.endswith((".sst", ".log")) for e in entries)
 
 
 def _is_rocksdb(directory: StoreDir, name: str) -> bool:

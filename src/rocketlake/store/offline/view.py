@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
-from rocketlake.errors import StoreNotFoundError
+from rocketlake.errors import StoreError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
@@ -25,11 +25,14 @@ from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16, RECORD_BORN_HOS
 from rocketlake.format.queue_unit import ExtUnit, ext_offset
 from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.queues import QueueKey
+from rocketlake.store import deleted_topics
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
 from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
+from rocketlake.store.offline.lost_queues import drop_lost
 from rocketlake.store.offline.queues import Places, QueueView
 from rocketlake.store.offline.times import Boundary, time_lookup
 from rocketlake.store.offline.traits import Traits, look_at
@@ -98,6 +101,7 @@ class OfflineStore(Closing):
         self.log.refresh(self.options.mapped_file_size_commit_log)
         self._cut_is_told = False
         self._debts: tail_rules.Debts | None = None
+        self._deleted = NO_TOPICS
         self._walked = 0
         self._families = self._look_at_families()
         self.on_progress: Callable[[int], None] | None = None
@@ -117,9 +121,21 @@ class OfflineStore(Closing):
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
         found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
-        found, behind = tail_rules.settle(self.log, found, self.checks)
+        # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
+        may_go_on = not self.traits.is_clean or self._dispatched > found.end_offset
+        may_go_on &= self.traits.held_by is None
+        found, behind = tail_rules.settle(self.log, found, self.checks, passes_zeros=may_go_on)
         self._cut_is_told = tail_rules.report_cut(found, behind, self.damage)
         return found
+
+    @property
+    def cuts_records(self) -> bool:
+        """Whether a start would cut off good records behind the end of the log.
+
+        Why not looked for now: a writer may have appended records since the look at the end.
+        """
+        _ = self.tail
+        return self._cut_is_told
 
     def refresh(self) -> bool:
         """Take in what another process has written since; tell whether that was anything.
@@ -150,12 +166,16 @@ class OfflineStore(Closing):
         if (ops.stat(directory.path(names.ABORT)) is None) != self.traits.is_clean:
             return True
         before, self._families = self._families, self._look_at_families()
-        if self._walked > _WALKED_MAX:
+        if self._walked > _WALKED_MAX or self._has_deleted_more():
             return True
         if "queues" not in self.__dict__ or self._families.is_surely(before):
             return False
         files = (queue.files[0] for queue in self.queues.values() if queue.files)
         return any(ops.stat(path) is None for path in {file.path.parent.parent for file in files})
+
+    def _has_deleted_more(self) -> bool:
+        """Tell whether a topic was deleted since; it may have been made again, and have queues."""
+        return "_disk_queues" in self.__dict__ and self.load_deleted() != self._deleted
 
     def _look_at_families(self) -> "_FamilyTimes":
         families = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE)
@@ -177,7 +197,7 @@ class OfflineStore(Closing):
     def _walk_on(self, end: int) -> bool:
         """Take the records behind the end, up to the first that is not good."""
         queues = self._disk_queues
-        debts = self._debts or tail_rules.Debts(queues, self._new_queue, self.options)
+        debts = self._debts or self._make_debts(queues)
         self._debts = debts
         new_end, stop = end, None
         for step in self.log.walk(end, checks=self.checks):
@@ -245,7 +265,30 @@ class OfflineStore(Closing):
                 view = QueueView(key, kind, self._readers, files, file_size=file_size)
                 view.load(self.damage, is_clean=self.traits.is_clean)
                 found[key] = view
-        return found
+        # Order: the table is read behind the queues, for it is written before they are removed.
+        self._deleted = deleted = self.load_deleted()
+        if not deleted.ends:
+            return found
+        return {
+            key: view
+            for key, view in found.items()
+            if not deleted.is_earlier(key.topic, view.first_physical_offset())
+        }
+
+    @property
+    def deleted(self) -> DeletedTopics:
+        """The topics that were deleted, as of when the queues were looked at."""
+        _ = self._disk_queues
+        return self._deleted
+
+    def load_deleted(self) -> DeletedTopics:
+        """Read the table of deleted topics as it is now."""
+        try:
+            return deleted_topics.load(self.directory.ops, self.directory.root)
+        except StoreError as error:
+            path = self.directory.path(names.CONFIG) / deleted_topics.FILE_NAME
+            self.damage.report(path, 0, str(error))
+            return NO_TOPICS
 
     @cached_property
     def _dispatched(self) -> int:
@@ -263,25 +306,31 @@ class OfflineStore(Closing):
         for queue in queues.values():
             if queue.max_physical_offset > tail.end_offset:
                 queue.cut(tail.end_offset, told)
-        begin = dispatched if self.traits.is_clean else self.log.min_offset
+        low, start = self.log.min_offset, tail.started_at
+        begin = dispatched if self.traits.is_clean else low
+        if self.traits.is_clean and drop_lost(self.directory, queues, (low, tail.end_offset)):
+            start = begin = low
         if begin >= tail.end_offset:
             pass  # a clean stop leaves nothing to dispatch
-        elif self._owe(queues, tail.started_at, begin):
+        elif self._owe(queues, start, begin):
             # A queue lacks units from before the walk: they can only come from an earlier one.
             for queue in queues.values():
                 queue.owed.clear()
-            self._owe(queues, self.log.min_offset, begin)
+            self._owe(queues, low, begin)
         for queue in queues.values():
-            queue.correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
+            queue.correct_min(low, keep_empty_min=self.traits.is_4x)
         return dict(sorted(queues.items()))
 
     def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
         """Add what the log holds and the queues do not; tell whether a queue has a gap."""
-        self._debts = debts = tail_rules.Debts(queues, self._new_queue, self.options)
+        self._debts = debts = self._make_debts(queues)
         for step in self.log.walk(start, self.tail.end_offset, checks=self.checks):
             if isinstance(step, Chunk):
                 debts.add(step, begin)
         return bool(debts.gaps) and start > self.log.min_offset
+
+    def _make_debts(self, queues: dict[QueueKey, QueueView]) -> tail_rules.Debts:
+        return tail_rules.Debts(queues, self._new_queue, self.options, self.deleted)
 
     def _new_queue(self, key: QueueKey, is_batch: bool) -> QueueView:  # noqa: FBT001 - a callback
         return QueueView(key, BATCHED if is_batch else PLAIN, self._readers, [])
@@ -315,8 +364,8 @@ class OfflineStore(Closing):
     def _report_units(self, key: QueueKey, places: Places, reasons: npt.NDArray[np.uint8]) -> None:
         for index in np.flatnonzero(reasons).tolist():
             offset, reason = int(places["physical_offset"][index]), int(reasons[index])
-            if 0 <= offset < self.log.min_offset:
-                continue  # expired, and no damage
+            if self.log.is_expired(offset):
+                continue  # and no damage
             path, position = self.log.describe(offset)
             text = "no file holds the record" if reason == MISSING else reason_text(reason)
             number = int(places["queue_offset"][index])
@@ -327,10 +376,10 @@ class OfflineStore(Closing):
         begin = self.log.min_offset if start is None else start
         limit = self.max_offset if end is None else min(end, self.max_offset)
         for step in self.log.walk(begin, limit, checks=self.checks):
-            if isinstance(step, Stop):
-                self.damage.report(step.file.path, step.file_position, reason_text(step.reason))
-            else:
+            if not isinstance(step, Stop):
                 yield step
+            elif not self.log.is_expired(step.physical_offset):
+                self.damage.report(step.file.path, step.file_position, reason_text(step.reason))
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset; None if no good one does."""
@@ -411,16 +460,10 @@ class OfflineStore(Closing):
     def coverage(self) -> Coverage:
         """Which parts of the log the index covers, and which must be scanned for a key."""
         _ = self.queues
-        found = cover(
-            self.index_files,
-            log=(self.log.min_offset, self._dispatched, self.max_offset),
-            trusted=self._index_trusted,
-        )
-        return Coverage(
-            found.files,
-            [(self.record_before(begin), end) for begin, end in found.scans],
-            found.notes,
-        )
+        log = (self.log.min_offset, self._dispatched, self.max_offset)
+        found = cover(self.index_files, log=log, trusted=self._index_trusted)
+        scans = [(self.record_before(begin), end) for begin, end in found.scans]
+        return Coverage(found.files, scans, found.notes)
 
     def record_before(self, offset: int) -> int:
         """Return a place up to an offset of the log where a record begins, as near as units tell.

@@ -58,8 +58,9 @@ def _way_out(limits: Limits, outlook: Outlook) -> str:
         return "No log file can be deleted: the last one stays; free space elsewhere on this disk"
     if outlook.next_ms == NEVER:
         return (
-            f"This store deletes nothing by itself (autoDeleteEnable): delete_expired() can remove"
-            f" up to {count} log files, {size}; or free space elsewhere on this disk"
+            f"This store deletes nothing by itself (autoDeleteEnable): delete_expired(hours=0)"
+            f" removes up to {count} log files, {size}, and the messages in them, consumed or not;"
+            f" or free space elsewhere on this disk"
         )
     if outlook.next_ms <= outlook.now_ms:
         return (

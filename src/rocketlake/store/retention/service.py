@@ -3,7 +3,8 @@
 1. Every look asks the disks. One that is critical sets a flag, which refuses puts, and the words of
    the refusal; the flag goes when there is space again.
 2. Every interval, files go: the oldest first, a few at a time, with pauses; never the last one,
-   never what dispatch or the disk has not yet, never what `keep_from` holds back.
+   never what dispatch or the disk has not yet, never what `keep_from` holds back. Before the first
+   one goes, queues and index are flushed: the log is what they could be made from again.
 3. Then queues and index follow.
 """
 
@@ -80,6 +81,8 @@ class RetentionParts(Struct, frozen=True):
     """Tells up to where queues and index have everything."""
     settle: Callable[[], None]
     """Has what was put so far dispatched and on the disk."""
+    forget_expired: Callable[[int], None] = lambda _: None
+    """Is told where the log begins, for tables that speak of what was before."""
 
     @property
     def files(self) -> MappedFileQueue:
@@ -92,6 +95,16 @@ class RetentionParts(Struct, frozen=True):
         index = self.index.mapped_size if self.index is not None else 0
         return self.files.mapped_size + self.queues.mapped_size + index
 
+    def secure_followers(self) -> None:
+        """Have units and entries of all that was dispatched on the disk, with their files' names.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        self.queues.flush(0)
+        if self.index is not None:
+            self.index.flush()
+
 
 class Retention(BackgroundService):
     """Keeps the disk from becoming full [CleanCommitLogService].
@@ -101,9 +114,9 @@ class Retention(BackgroundService):
 
     Thread-safety: any thread may ask for a deletion or for gauges; one deletion at a time.
 
-    Durability: files go oldest first, each off the disk before the next, and queues and index only
-    after the log: a crash at any moment leaves a log without gaps, and queues that recovery
-    corrects.
+    Durability: files go oldest first, each off the disk before the next. The units and entries made
+    from a file are on the disk before it goes, and files of queues and index go only after those of
+    the log: a crash at any moment leaves a log without gaps, and queues that recovery corrects.
     """
 
     def __init__(
@@ -327,7 +340,14 @@ class Retention(BackgroundService):
         if parts.flags.has(RunningFlag.NOT_WRITEABLE):
             return 0  # a flush failed: what is on the disk is for recovery to find out
         below = self._limit(kept_from)
-        return parts.files.delete_expired(expiry, self._wait, is_forced=is_forced, below=below)
+        return parts.files.delete_expired(
+            expiry,
+            self._wait,
+            is_forced=is_forced,
+            below=below,
+            # Order: after `below` was read, so that the flush covers every unit of what goes.
+            prepare=parts.secure_followers,
+        )
 
     def _limit(self, kept_from: int | None) -> int:
         """Return the offset below which files may go at all."""
@@ -352,6 +372,7 @@ class Retention(BackgroundService):
         log_min = self._parts.log.min_offset
         if log_min > 0:
             self._followers.follow(log_min, self._wait)
+            self._parts.forget_expired(log_min)
 
     def _check_files(self) -> None:
         """Say where files of the log do not fit together [checkSelf]."""

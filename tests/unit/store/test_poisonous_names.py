@@ -1,0 +1,151 @@
+"""Names that no queue can have: refused by every put, skipped where a log holds them (issue 12)."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import rocketlake
+from rocketlake.errors import StoreError
+from rocketlake.format import layout
+from rocketlake.model import properties as names
+from rocketlake.model.topics import can_name_queues
+from rocketlake.store.api import GetRequest, PutReceipt, PutStatus
+from rocketlake.store.lanes import Lanes
+from rocketlake.store.message_store import MessageStore
+from rocketlake.store.offline import OfflineStore
+from support import command
+from support.engine import batch_request, open_engine, request
+from support.store_builder import StoreBuilder
+
+LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
+WRONG = {
+    "slash": "%LMQ%a/b",
+    "parent": "..",
+    "self": ".",
+    "absolute": "/tmp",
+    "long": "%LMQ%" + "x" * 300,
+    "long in bytes": "%LMQ%" + "\u00e9" * 126,
+}
+
+
+def fanning_out(*queues: str) -> dict[str, str]:
+    return {names.MULTI_DISPATCH: names.MULTI_SEPARATOR.join(queues)}
+
+
+def count(store: MessageStore, topic: str) -> int:
+    return len(store.get(GetRequest(topic=topic, queue_id=0, offset=0)).messages)
+
+
+def put(store: MessageStore, way: str, properties: dict[str, str]) -> PutReceipt:
+    if way == "put":
+        return store.put(request("T", 0, b"x", properties=properties))
+    if way == "put_async":
+        return store.put_async(request("T", 0, b"x", properties=properties)).result()
+    good = request("T", 0, b"good").message
+    return store.put_batch(
+        batch_request([good, request("T", 0, b"x", properties=properties).message])
+    )
+
+
+# --- the rule --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*WRONG.values(), "", "a\0b", "\ud800"])
+def test_names_that_no_directory_can_have(name: str):
+    assert not can_name_queues(name)
+
+
+@pytest.mark.parametrize("name", ["T", "%LMQ%a", "x" * 255, "\u00e9" * 127, "a b", "...", "\udc80"])
+def test_names_that_are_possible(name: str, tmp_path: Path):
+    assert can_name_queues(name)
+    (tmp_path / name).mkdir()
+
+
+# --- putting ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["put", "put_async", "put_batch"])
+@pytest.mark.parametrize("name", WRONG.values(), ids=WRONG)
+def test_light_queue_that_cannot_be_is_refused(tmp_path: Path, name: str, way: str):
+    with open_engine(tmp_path, **LIGHT) as store:
+        receipt = put(store, way, fanning_out("%LMQ%good", name))
+        assert receipt.status is PutStatus.MESSAGE_ILLEGAL
+        assert receipt.reason.startswith("property INNER_MULTI_DISPATCH names")
+        assert count(store, "T") == 0
+        assert store.put(request("T", 0, b"x", properties=fanning_out("%LMQ%good"))).is_ok
+        assert count(store, "T") == count(store, "%LMQ%good") == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "%RETRY%" + "x" * 250, "a\0b"])
+def test_topic_that_cannot_be_a_directory_is_refused(tmp_path: Path, name: str):
+    """Also in a store that takes longer topics than a broker does."""
+    with open_engine(tmp_path) as store:
+        store.parts.putter.limits_topics = False
+        for receipt in (
+            store.put(request(name)),
+            store.put_async(request(name)).result(),
+            store.put_batch(batch_request([request(name).message])),
+        ):
+            assert receipt.status is PutStatus.MESSAGE_ILLEGAL
+            assert "can have no queues" in receipt.reason
+        with pytest.raises(StoreError, match="can have no queues"):
+            store.bulk.append(b"", 0, Lanes([store.bulk.lane(name, 1)]))
+        assert store.put(request("T")).is_ok
+
+
+# --- what a log holds ------------------------------------------------------------------------
+
+
+def make_hostile(root: Path) -> None:
+    """A log as another program may leave it, whose records no queue has yet."""
+    builder = StoreBuilder(root).record(body=b"first")
+    for number, name in enumerate(WRONG.values()):
+        builder.record(body=b"%d" % number, light=["%LMQ%good", name], dispatched=False)
+    builder.record(topic="a/b", body=b"slash", dispatched=False)
+    builder.record(topic="x" * 300, body=b"long", dispatched=False)
+    builder.record(body=b"last", dispatched=False).unclean().write()
+
+
+def test_log_with_impossible_names_is_opened_read_verified_and_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    make_hostile(tmp_path)
+    wanted = [b"first", *(b"%d" % number for number in range(len(WRONG))), b"last"]
+    with OfflineStore(tmp_path) as view:
+        assert sum(len(batch.columns) for key in view.queues for batch in view.messages(key)) == (
+            len(wanted) + len(WRONG)
+        )
+    assert command.run("verify", tmp_path).code == 0
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING):
+            store = rocketlake.open_store(tmp_path, **LIGHT)
+        assert [bytes(m.body) for m in store.get("T", 0, 0).messages] == wanted
+        assert len(store.get("%LMQ%good", 0, 0).messages) == len(WRONG)
+        store.close()
+        assert not (tmp_path / "abort").exists()
+    told = [record for record in caplog.records if "no queue for a record" in record.message]
+    assert len(told) == len(WRONG) + 2, "once each, and not again by the second start"
+    assert command.run("verify", tmp_path).code == 0
+    assert command.run("dump", tmp_path).code == 0
+
+
+def test_names_without_end_are_logged_a_few_times(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    builder = StoreBuilder(tmp_path, log_file_size=1 << 20).record(body=b"first")
+    for number in range(100):
+        builder.record(light=[f"%LMQ%a/{number}"], dispatched=False)
+    builder.unclean().write()
+    with caplog.at_level(logging.WARNING):
+        rocketlake.open_store(tmp_path, **LIGHT).close()
+    assert sum("no queue for a record" in record.message for record in caplog.records) == 20
+
+
+@pytest.mark.parametrize("number", [layout.MAX_I64, 10**30, -(10**30), layout.MAX_I64 // 20])
+def test_light_queue_offset_that_no_file_can_have(tmp_path: Path, number: int):
+    properties = {names.MULTI_DISPATCH: "%LMQ%a", names.MULTI_QUEUE_OFFSET: str(number)}
+    builder = StoreBuilder(tmp_path).record(body=b"first")
+    builder.record(properties=properties, dispatched=False)
+    builder.record(body=b"last", dispatched=False).unclean().write()
+    with rocketlake.open_store(tmp_path, **LIGHT) as store:
+        assert len(store.get("T", 0, 0).messages) == 3
+    assert command.run("info", tmp_path).code == 0
