@@ -1,7 +1,7 @@
 """LevelScheduler: delivers the messages of all delay levels [ScheduleMessageService]."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from rocketlake.files.service import BackgroundService
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import QueueUnit, is_ext_address
 from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import HALF_TOPIC
 from rocketlake.store.ports import Arrival
 
@@ -65,8 +66,9 @@ class LevelScheduler(BackgroundService):
 
     Thread-safety: `arrived` may be called by any thread; the rest belongs to the one that runs.
 
-    Durability: progress is written from time to time and at the end, after the delivered messages
-    are on the disk. What a crash leaves unwritten is delivered again.
+    Durability: progress is written from time to time and at the end; the table itself has the
+    delivered messages flushed before (metadata.book). What a crash leaves unwritten is delivered
+    again.
     """
 
     def __init__(
@@ -91,7 +93,25 @@ class LevelScheduler(BackgroundService):
             _Level(number, offsets.get(number)) for number in range(1, self._table.max_level + 1)
         ]
         self._persist_at: int | None = None
-        self._has_delivered = False
+
+    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+        """Set progress beyond the end of a level's queue to that end, on the disk; say where.
+
+        Called before the start, and before anything is put: later, a crash between the first new
+        message and the next write of the table would leave progress that skips it.
+
+        Raises:
+            RocketLakeError: the table cannot be written.
+        """
+        found = self._offsets.bring_back(lambda level: end_of(queue_of(level)))
+        for level in self._levels:
+            level.offset = self._offsets.get(level.number)
+        self._offsets.persist()
+        return [
+            f"delay level {level} was delivered up to {offset}, its queue ends at {end}: it goes"
+            f" on at {end}"
+            for level, (offset, end) in sorted(found.items())
+        ]
 
     # --- what others see -------------------------------------------------------------------------
 
@@ -233,7 +253,6 @@ class LevelScheduler(BackgroundService):
         if not receipt.is_ok:
             self._log_failure(level, f"{receipt.status} {receipt.reason}")
             return False
-        self._has_delivered = True
         return True
 
     def _log_failure(self, level: _Level, reason: str) -> None:
@@ -253,12 +272,5 @@ class LevelScheduler(BackgroundService):
         self._offsets.set(level.number, right)
 
     def _persist(self) -> None:
-        if not self._offsets.is_dirty:
-            self._persist_at = None
-            return
-        if self._has_delivered:
-            # Order: what was delivered is on the disk before it counts as delivered.
-            self._store.sync()
-            self._has_delivered = False
         self._offsets.persist()
         self._persist_at = None

@@ -16,6 +16,7 @@ from rocketlake.format import names
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.delay_offsets import DelayOffsets
 from rocketlake.metadata.timer_metrics import TimerMetrics
+from rocketlake.model.queues import QueueKey
 from rocketlake.store import exit_hook
 from rocketlake.store.options import BrokerRole, CompatVersion, StoreOptions
 from rocketlake.store.ports import Arrival
@@ -40,7 +41,7 @@ class DelayServices:
         self._is_forked = False
         self._forget_fork: Callable[[], None] | None = None
         version = options.compat_version
-        place = Place(ops, clock, root / names.CONFIG, version.is_4x)
+        place = Place(ops, clock, root / names.CONFIG, version.is_4x, flush_log=store.sync)
         levels = DelayLevels(options.delay_levels_ms)
         usage = Usage()
         rules = LevelRules(
@@ -56,12 +57,23 @@ class DelayServices:
             self.timer = TimerStore(
                 store,
                 clock,
-                TimerFiles(ops, clock, root, timer_rules),
+                TimerFiles(ops, clock, root, timer_rules, flush_log=store.sync),
                 timer_rules,
                 metrics=TimerMetrics.load(place),
                 usage=usage,
             )
         self.hook = DelayHook(levels, clock, usage, timer=self.timer, is_4x=version.is_4x)
+
+    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+        """Set progress beyond the end of a queue to that end, on the disk; say where that was.
+
+        Called before `start` and before anything is put.
+
+        Raises:
+            RocketLakeError: a table cannot be written.
+        """
+        notes = self.levels.bring_back(end_of)
+        return notes if self.timer is None else [*notes, *self.timer.bring_back(end_of)]
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Wake whom it concerns (store.ports.ArrivalListener)."""

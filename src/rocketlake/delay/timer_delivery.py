@@ -56,7 +56,6 @@ class TimerDelivery:
         self._metrics = metrics
         self._redelivery = Redelivery()
         self._failures = 0
-        self.has_put = False  # since somebody set it back
 
     @property
     def failures(self) -> int:
@@ -130,7 +129,6 @@ class TimerDelivery:
         reason = self._try_put(message, target, properties)
         if reason is None:
             self._failures = 0
-            self.has_put = True
             return True
         self._failures += 1
         if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th … in a row

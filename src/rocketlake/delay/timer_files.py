@@ -1,7 +1,10 @@
 """The files of the timer together: log, wheel and checkpoint."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+
+from msgspec import structs
 
 from rocketlake import failpoint
 from rocketlake.clock import Clock
@@ -21,12 +24,24 @@ class TimerFiles:
 
     Thread-safety: one thread, the timer's.
 
-    Durability: what the checkpoint says of log and wheel is on the disk before it is. After a
-    flush that failed nothing is written any more: the next start goes on from the last checkpoint.
+    Durability: records that units point to, and messages that were delivered, are on the disk
+    before the units and the progress that speak of them; what the checkpoint says of log and wheel
+    is on the disk before it is. After a flush that failed nothing is written any more: the next
+    start goes on from the last checkpoint.
     """
 
-    def __init__(self, ops: FileOps, clock: Clock, root: Path, rules: TimerRules) -> None:
+    def __init__(
+        self,
+        ops: FileOps,
+        clock: Clock,
+        root: Path,
+        rules: TimerRules,
+        *,
+        flush_log: Callable[[], None],
+    ) -> None:
+        """`flush_log` brings every record that was appended so far to the disk, or raises."""
         self._ops = ops
+        self._flush_log = flush_log
         self._root = root
         self._path = root / names.CONFIG / names.TIMER_CHECK
         self.log = TimerLog(ops, clock, root / names.TIMER_LOG, rules.log_file_size)
@@ -40,8 +55,8 @@ class TimerFiles:
         """Whether a timer was used here before."""
         return self.wheel.exists or self._ops.stat(self._path) is not None
 
-    def open(self) -> None:
-        """Open the files, and make those that are missing.
+    def open(self, read_time: int) -> None:
+        """Open the files, and make those that are missing; `read_time` is the slot of now.
 
         Raises:
             FileSizeError: one has not the size that it should have.
@@ -49,18 +64,25 @@ class TimerFiles:
         """
         self._ops.mkdirs(self._path.parent)
         self.had_wheel = self.wheel.exists
+        self._read_checkpoint()
+        if not self.had_wheel and not self.checkpoint.last_read_time:
+            # Order: before there is a wheel. A wheel without a checkpoint does not tell which slots
+            # were delivered: after a crash and a long pause, some that were not would be left out.
+            self._write_checkpoint(structs.replace(self.checkpoint, last_read_time=read_time))
         self.log.load()
         self.wheel.open()
-        self._read_checkpoint()
 
     def flush(self, checkpoint: TimerCheckpoint) -> bool:
         """Have log and wheel on the disk, then the checkpoint that speaks of them; False if failed.
 
         Raises:
             DiskFullError: there is no space; it can be tried again.
+            StoreError: the commit log cannot be flushed; nothing was written.
         """
         if self._is_failed:
             return False
+        # Order: records before the units that point to them and the progress that drops them.
+        self._flush_log()
         try:
             self.log.flush()
             self.wheel.flush()
@@ -70,6 +92,26 @@ class TimerFiles:
             self._is_failed = True
             return False
         return True
+
+    def bring_back(self, end: int) -> int | None:
+        """Set progress beyond the end of the timer's queue to that end, on the disk.
+
+        Returns the progress as it was; None if there was nothing to do. The other files are not
+        looked at.
+        """
+        self._read_checkpoint()
+        found = self.checkpoint
+        highest = max(found.queue_offset, found.primary_queue_offset)
+        if highest <= end:
+            return None
+        self._write_checkpoint(
+            structs.replace(
+                found,
+                queue_offset=min(found.queue_offset, end),
+                primary_queue_offset=min(found.primary_queue_offset, end),
+            )
+        )
+        return highest
 
     def discard(self) -> None:
         """Remove log and wheel, and begin with empty ones."""

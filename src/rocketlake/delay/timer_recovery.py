@@ -2,7 +2,8 @@
 
 1. Units behind the checkpoint are found in the log, as far as they are whole and their records are
    there, and entered into the wheel.
-2. The queue of the timer's topic is read on behind the message of the last unit.
+2. The queue of the timer's topic is read on where the checkpoint says. Messages behind it that have
+   a unit are passed over.
 3. If units are lost that the checkpoint speaks of, log and wheel are made anew from that queue.
    Messages whose slot was delivered before are left out.
 """
@@ -12,14 +13,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake.delay.hook import TIMER_QUEUE
 from rocketlake.delay.ports import DelayStore
 from rocketlake.delay.timer_files import TimerFiles
 from rocketlake.delay.timer_rules import TimerRules
 from rocketlake.format import layout
-from rocketlake.format.timer import MAGIC_DELETE
+from rocketlake.format.timer import MAGIC_DELETE, TimerCheckpoint
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ class TimerStart(Struct, frozen=True, kw_only=True):
     """Messages before this queue offset had units before the log was lost."""
     due_times: tuple[int, ...] = ()
     """Slots that wait, in order."""
+    entered: frozenset[int] = frozenset()
+    """Physical offsets of messages from `queue_offset` on that have their units already."""
 
 
 def recover(files: TimerFiles, store: DelayStore, rules: TimerRules, now: int) -> TimerStart:
@@ -46,20 +49,29 @@ def recover(files: TimerFiles, store: DelayStore, rules: TimerRules, now: int) -
     # Why: without a checkpoint nobody knows what was delivered; the reference looks so far back.
     first_time = rules.floor(now) - _WHEEL_TURN_SLOTS * rules.precision_ms
     read_time = checkpoint.last_read_time or first_time
-    end = _enter_units(files, store, read_time)
+    end, entered = _enter_units(files, store, read_time)
     files.log.truncate(end)
     waiting = files.wheel.due_from(read_time)
-    reason = _find_loss(files, end, waiting)
+    reason = _find_loss(files, store, end, waiting)
     if reason is not None:
-        log.warning("timer is made anew from its queue reason=%s", reason)
-        files.discard()
-        start, _ = store.dispatched_bounds(TIMER_QUEUE)
-        return TimerStart(read_time=read_time, queue_offset=start, seen_to=checkpoint.queue_offset)
+        log.warning("timer has lost units reason=%s", reason)
+        return remake(files, store, read_time, seen_to=_seen_to(checkpoint, store))
     return TimerStart(
         read_time=read_time,
         queue_offset=_next_offset(files, store),
+        entered=entered,
+        seen_to=_seen_to(checkpoint, store),
         due_times=tuple((waiting["time"].astype(np.int64) * rules.precision_ms).tolist()),
     )
+
+
+def _seen_to(checkpoint: TimerCheckpoint, store: DelayStore) -> int:
+    """Return how far the queue was read when log and wheel were lost, now or in an earlier run.
+
+    Compat: RocketMQ, other than on a replica, has both offsets at one value.
+    """
+    seen_to = max(checkpoint.queue_offset, checkpoint.primary_queue_offset)
+    return min(seen_to, store.dispatched_bounds(TIMER_QUEUE)[1])
 
 
 def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int) -> TimerStart:
@@ -70,23 +82,41 @@ def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int
     start, _ = store.dispatched_bounds(TIMER_QUEUE)
     log.warning("timer is made anew from its queue queue_offset=%d read_time=%d", start, read_time)
     files.discard()
+    # Order: before new units come. The old checkpoint vouches for units up to a position that the
+    # new ones reach soon; a crash could then leave any part of them, and nothing would be missed.
+    files.flush(
+        structs.replace(
+            files.checkpoint,
+            last_read_time=read_time,
+            flushed_position=0,
+            queue_offset=start,
+            primary_queue_offset=seen_to,
+        )
+    )
     return TimerStart(read_time=read_time, queue_offset=start, seen_to=seen_to)
 
 
-def _enter_units(files: TimerFiles, store: DelayStore, read_time: int) -> int:
-    """Enter units that the wheel may not know yet; return where the good ones end."""
+def _enter_units(
+    files: TimerFiles, store: DelayStore, read_time: int
+) -> tuple[int, frozenset[int]]:
+    """Enter units that the wheel may not know yet.
+
+    Returns where the good ones end, and the physical offsets of their messages.
+    """
     end = files.log.min_position
+    entered: set[int] = set()
     log_end = store.log_bounds()[1]
     for position, units in files.log.walk(files.checkpoint.flushed_position):
         reach = units["physical_offset"] + units["record_size"]
         is_lost = reach > log_end
         count = int(np.argmax(is_lost)) if is_lost.any() else len(units)
         _enter_run(files, position, units[:count], read_time)
+        entered.update(units["physical_offset"][:count].tolist())
         end = position + count * _UNIT
         if count < len(units):
             log.warning("timer log cut position=%d reason=its records are lost", end)
             break
-    return end
+    return end, frozenset(entered)
 
 
 def _enter_run(
@@ -101,11 +131,17 @@ def _enter_run(
             files.wheel.put(int(due[row]), position=at, is_delete=is_delete, is_first=slot is None)
 
 
-def _find_loss(files: TimerFiles, end: int, waiting: npt.NDArray[np.void]) -> str | None:
+def _find_loss(
+    files: TimerFiles, store: DelayStore, end: int, waiting: npt.NDArray[np.void]
+) -> str | None:
     """Say what is lost that the wheel or the checkpoint speak of."""
+    last = files.log.last_unit()
+    if last is not None and last.physical_offset + last.record_size > store.log_bounds()[1]:
+        # Other records take the place of the lost ones, and units would point to those.
+        return f"the last unit points behind the end of the log, to {last.physical_offset}"
     if files.checkpoint.flushed_position > end:
         return f"units up to {files.checkpoint.flushed_position} were written, {end} is the end"
-    if not files.had_wheel and files.log.last_unit() is not None:
+    if not files.had_wheel and last is not None:
         return "there is a timer log, but no wheel"
     if len(waiting) and int(waiting["last_position"].max()) >= end:
         return f"the wheel points behind the end of the log at {end}"
@@ -113,14 +149,10 @@ def _find_loss(files: TimerFiles, end: int, waiting: npt.NDArray[np.void]) -> st
 
 
 def _next_offset(files: TimerFiles, store: DelayStore) -> int:
+    # Compat: the reference goes on behind the message of the last unit. A message before that one
+    # may have come too late for a unit: it was delivered at once, and the crash may have taken what
+    # was delivered, while the unit stayed.
     offset = files.checkpoint.queue_offset
-    last = files.log.last_unit()
-    if last is not None:
-        message = store.message_at(last.physical_offset, last.record_size)
-        if message is not None and message.topic == TIMER_QUEUE.topic:
-            # Compat: the reference takes this alone, and so delivers once more what came too late
-            # for a unit.
-            offset = max(offset, message.queue_offset + 1)
     start, end = store.dispatched_bounds(TIMER_QUEUE)
     right = min(max(offset, start), end)
     if right != offset:

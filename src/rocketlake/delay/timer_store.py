@@ -9,7 +9,7 @@
 import heapq
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rocketlake.clock import Clock
@@ -33,6 +33,7 @@ from rocketlake.format.timer import (
 from rocketlake.metadata.timer_metrics import TimerMetrics
 from rocketlake.model import properties as names
 from rocketlake.model.hashes import java_hash
+from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import NO_OFFSET
 from rocketlake.store.ports import Arrival
 
@@ -56,8 +57,8 @@ class TimerStore(BackgroundService):
     Thread-safety: `arrived` and `is_rejected` may be called by any thread; the rest belongs to the
     one that runs.
 
-    Durability: units, slots and progress are written from time to time and at the end, after the
-    delivered messages are on the disk. What a crash leaves unwritten is done again.
+    Durability: units, slots and progress are written from time to time and at the end; TimerFiles
+    has the delivered messages flushed before. What a crash leaves unwritten is done again.
     """
 
     def __init__(
@@ -99,6 +100,20 @@ class TimerStore(BackgroundService):
         """
         if self._start is None and self._files.exist:
             self._open(self._clock.now_ms())
+
+    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+        """Set progress beyond the end of the timer's queue to that end, on the disk; say so.
+
+        Called before `load`, and before anything is put (LevelScheduler.bring_back says why).
+
+        Raises:
+            RocketLakeError: the checkpoint of the timer cannot be read or written.
+        """
+        end = end_of(TIMER_QUEUE)
+        found = self._files.bring_back(end)
+        if found is None:
+            return []
+        return [f"the timer was at {found} of its queue, which ends at {end}: it goes on at {end}"]
 
     # --- hook.TimerGate --------------------------------------------------------------------------
 
@@ -184,6 +199,10 @@ class TimerStore(BackgroundService):
         times = [] if self._flush_at is None else [self._flush_at]
         if self._retry_at is not None:
             times.append(self._retry_at)
+        elif self._has_grown():
+            # Why: after a start nothing else says that messages of an earlier run have no time yet;
+            # they arrived before anybody listened.
+            return 0
         elif self._waiting:
             times.append(self._waiting[0] + self._rules.precision_ms)
         if not times:
@@ -193,7 +212,7 @@ class TimerStore(BackgroundService):
     # --- private ---------------------------------------------------------------------------------
 
     def _open(self, now: int) -> None:
-        self._files.open()
+        self._files.open(self._rules.floor(now))
         self._begin(recover(self._files, self._store, self._rules, now))
         self._usage.has_timers = True
         self._clean_at = now + _CLEAN_INTERVAL_MS
@@ -271,6 +290,8 @@ class TimerStore(BackgroundService):
         return True
 
     def _enqueue_unit(self, physical_offset: int, size: int) -> bool:
+        if self._start is not None and physical_offset in self._start.entered:
+            return True
         message = self._store.message_at(physical_offset, size)
         if message is None:
             log.warning("timed message is gone queue_offset=%d", self._queue_offset)
@@ -328,12 +349,7 @@ class TimerStore(BackgroundService):
             self._flush_at = self._clock.now_ms() + self._rules.flush_interval_ms
 
     def _flush(self, now: int) -> None:
-        checkpoint = self._checkpoint(now)
-        if self._delivery.has_put or checkpoint.queue_offset != self._files.checkpoint.queue_offset:
-            # Order: records before the units that point to them and the progress that drops them.
-            self._store.sync()
-            self._delivery.has_put = False
-        if self._files.flush(checkpoint):
+        if self._files.flush(self._checkpoint(now)):
             self._flush_at = None
         if now >= self._metrics_at:
             self._metrics_at = now + _METRICS_INTERVAL_MS
@@ -345,13 +361,18 @@ class TimerStore(BackgroundService):
     def _checkpoint(self, now: int) -> TimerCheckpoint:
         old = self._files.checkpoint
         read_time = min(self._waiting[0], self._write_time) if self._waiting else self._write_time
+        seen_to = self._queue_offset
+        if self._start is not None and self._start.seen_to > self._queue_offset:
+            # Log and wheel are being made anew: of messages that have no unit yet, those whose slot
+            # is before the old time were delivered, and no others.
+            read_time, seen_to = self._start.read_time, self._start.seen_to
         # Compat: as TimerMessageStore#prepareTimerCheckPoint, a version for each step of progress.
         is_new = (read_time, self._queue_offset) != (old.last_read_time, old.queue_offset)
         return TimerCheckpoint(
             last_read_time=read_time,
             flushed_position=self._files.log.end,
             queue_offset=self._queue_offset,
-            primary_queue_offset=self._queue_offset,
+            primary_queue_offset=seen_to,
             state_version=old.state_version,
             version_timestamp=now if is_new else old.version_timestamp,
             version_counter=old.version_counter + is_new,

@@ -25,5 +25,5 @@ def usage():
 
 
 @pytest.fixture
-def place(tmp_path, clock):
-    return Place(PosixFileOps(), clock, tmp_path / "config")
+def place(tmp_path, clock, store):
+    return Place(PosixFileOps(), clock, tmp_path / "config", flush_log=lambda: store.sync())  # noqa: PLW0108 - tests replace it

@@ -135,7 +135,7 @@ class TimerReplay(Replay):
         self.timer = TimerStore(
             self.store,
             self.clock,
-            TimerFiles(PosixFileOps(), self.clock, tmp_path, self.rules),
+            TimerFiles(PosixFileOps(), self.clock, tmp_path, self.rules, flush_log=lambda: None),
             self.rules,
             metrics=self.metrics,
             usage=self.usage,

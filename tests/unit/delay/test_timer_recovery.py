@@ -4,6 +4,7 @@ from timer_bench import HOUR_MS, LOG_FILE_SIZE, NOW, TimerBench
 from rocketlake.delay.hook import TIMER_QUEUE
 from rocketlake.errors import FileSizeError, FlushFailedError, StorePoisonedError
 from rocketlake.format import layout
+from rocketlake.model.queues import QueueKey
 
 
 @pytest.fixture
@@ -48,6 +49,28 @@ def test_late_messages_come_once_although_they_have_no_unit(bench):
     bench.restart()
     bench.timer.run_once()
     assert bench.store.bodies() == [b"late"]
+
+
+def test_late_message_whose_delivery_a_crash_took_comes_again(bench):
+    """A message behind it has a unit: it does not say that everything before it was delivered."""
+    bench.store.send(body=b"first", deliver_at=NOW + HOUR_MS)
+    bench.timer.run_once()
+    bench.pass_ms(1_000)  # flushed
+    bench.store.send(body=b"late", deliver_at=NOW + 1_700)
+    bench.store.send(body=b"last", deliver_at=NOW + HOUR_MS)
+    bench.clock.advance_ms(5_000)
+    kept = len(bench.store.log)
+    bench.timer.run_once()
+    assert bench.store.bodies() == [b"late"]
+    bench.kill()
+    # The power cut took what was delivered, and left the unit behind it.
+    del bench.store.log[kept:]
+    bench.store.queues[QueueKey("T", 0)].clear()
+    bench.restart()
+    bench.timer.run_once()
+    assert bench.store.bodies() == [b"late"]
+    bench.pass_ms(HOUR_MS)
+    assert bench.store.bodies() == [b"late", b"first", b"last"]
 
 
 def test_killed_timer_finds_its_units_in_the_log(bench):
@@ -127,6 +150,50 @@ def test_lost_files_are_made_anew_from_the_queue(store, place, usage, caplog, lo
     assert caplog.text.count("made anew") == 1
 
 
+@pytest.mark.parametrize("taken", ["nothing", "first page", "all"])
+def test_crash_while_files_are_made_anew(bench, taken):
+    """The checkpoint of before vouches for units that are not there any more."""
+    bench.store.send(body=b"done", deliver_at=NOW + 2_000)
+    for number in range(8):
+        bench.store.send(body=b"%d" % number, deliver_at=NOW + 60_000 + number * 1_000)
+    bench.timer.run_once()
+    bench.pass_ms(5_000)
+    bench.timer.close()
+    assert bench.store.bodies() == [b"done"]
+    (bench.root / "timerwheel").unlink()
+    bench.restart()
+    assert bench.checkpoint().flushed_position == 0
+    bench.timer.run_once()
+    bench.kill()
+    # Nothing was flushed since: of the new units a power cut leaves any part.
+    count = {"nothing": 0, "first page": 4, "all": 99}[taken] * layout.TIMER_UNIT_SIZE
+    for path in sorted((bench.root / "timerlog").iterdir()):
+        data = path.read_bytes()
+        path.write_bytes(bytes(min(count, len(data))) + data[count:])
+    bench.restart()
+    bench.pass_ms(120_000)
+    assert bench.store.bodies() == [b"done", *(b"%d" % number for number in range(8))]
+
+
+def test_units_before_the_checkpoint_whose_records_are_lost_are_made_anew(bench):
+    """A broker flushes its timer before its log: other records take the place of the lost ones."""
+    bench.store.send(body=b"1", deliver_at=NOW + 60_000)
+    bench.timer.run_once()
+    kept = len(bench.store.log)
+    bench.store.send(body=b"2", deliver_at=NOW + 60_000)
+    bench.timer.run_once()
+    bench.timer.close()
+    del bench.store.log[kept:]
+    bench.store.queues[TIMER_QUEUE].pop()
+    bench.restart()
+    bench.store.send(body=b"3", deliver_at=NOW + 90_000)
+    bench.timer.run_once()
+    bench.pass_ms(75_000)
+    assert bench.store.bodies() == [b"1"]
+    bench.pass_ms(75_000)
+    assert bench.store.bodies() == [b"1", b"3"]
+
+
 @pytest.mark.parametrize("damage", ["unit", "due", "slot"])
 def test_slot_found_damaged_when_it_is_due_is_made_anew(bench, caplog, damage):
     for number in range(3):
@@ -170,10 +237,23 @@ def test_units_whose_records_are_lost_are_cut_off(bench, caplog):
     assert bench.store.bodies() == [b"1", b"3"]
 
 
+def test_message_waits_through_a_crash_before_the_first_flush_and_a_long_pause(bench):
+    """A wheel without a checkpoint would tell only of the last week."""
+    bench.store.send(deliver_at=NOW + 5_000)
+    bench.timer.run_once()
+    bench.files.log.flush()
+    bench.files.wheel.flush()
+    bench.kill()
+    bench.clock.advance_ms(30 * 24 * HOUR_MS)
+    bench.restart()
+    bench.timer.run_once()
+    assert bench.store.bodies() == [b"x"]
+
+
 def test_progress_is_written_after_the_messages(bench, monkeypatch):
     bench.store.send(deliver_at=NOW + 5_000)
     bench.timer.run_once()
-    assert not (bench.root / "config" / "timercheck").exists()
+    assert bench.checkpoint().queue_offset == 0
     bench.pass_ms(1_000)
     assert bench.checkpoint().queue_offset == 1
     assert bench.store.syncs == 1

@@ -32,7 +32,13 @@ class TimerBench:
 
     def restart(self):
         self.metrics = TimerMetrics.load(self.place)
-        self.files = TimerFiles(PosixFileOps(), self.clock, self.root, self.rules)
+        self.files = TimerFiles(
+            PosixFileOps(),
+            self.clock,
+            self.root,
+            self.rules,
+            flush_log=lambda: self.store.sync(),  # noqa: PLW0108 - replaced
+        )
         self.timer = TimerStore(
             self.store, self.clock, self.files, self.rules, metrics=self.metrics, usage=self.usage
         )
