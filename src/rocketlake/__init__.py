@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocketlake.embedded.store import Store
     from rocketlake.errors import (
         ConfigError,
+        PutFailedError,
         RocketLakeError,
         StoreClosedError,
         StoreError,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     )
     from rocketlake.format.kernel import KERNEL
     from rocketlake.format.record import StoredMessage
+    from rocketlake.model.compression import set_body_size_max
     from rocketlake.model.message import Message
     from rocketlake.model.queues import QueueKey
     from rocketlake.model.topics import TopicConfig
     from rocketlake.store.api import GetResult, GetStatus, PutReceipt, PutStatus
+    from rocketlake.store.exit_hook import closing_on_sigterm
     from rocketlake.store.offline import OfflineStore
     from rocketlake.version import __version__
 
@@ -50,6 +53,7 @@ __all__ = [
     "Message",
     "OfflineStore",
     "PluginMessageStore",
+    "PutFailedError",
     "PutReceipt",
     "PutStatus",
     "QueueKey",
@@ -64,8 +68,10 @@ __all__ = [
     "StoredMessage",
     "TopicConfig",
     "__version__",
+    "closing_on_sigterm",
     "open_store",
     "open_store_async",
+    "set_body_size_max",
 ]
 
 _HOMES = {
@@ -78,6 +84,7 @@ _HOMES = {
     "Message": "rocketlake.model.message",
     "OfflineStore": "rocketlake.store.offline",
     "PluginMessageStore": "rocketlake.embedded.plug_ins",
+    "PutFailedError": "rocketlake.errors",
     "PutReceipt": "rocketlake.store.api",
     "PutStatus": "rocketlake.store.api",
     "QueueKey": "rocketlake.model.queues",
@@ -92,8 +99,10 @@ _HOMES = {
     "StoredMessage": "rocketlake.format.record",
     "TopicConfig": "rocketlake.model.topics",
     "__version__": "rocketlake.version",
+    "closing_on_sigterm": "rocketlake.store.exit_hook",
     "open_store": "rocketlake.embedded.opening",
     "open_store_async": "rocketlake.embedded.aio",
+    "set_body_size_max": "rocketlake.model.compression",
 }
 
 

@@ -8,6 +8,7 @@ RocketLakeError
     ├── StoreClosedError        the store, or a part of it, was closed before
     ├── StoreLockedError        another process, or this one, has the store open
     ├── StorePoisonedError      a flush failed; restart and recover
+    ├── PutFailedError          a put did not keep its promise; says whether it is stored
     ├── FileAccessError         the machine refused to make, change or remove a file
     │   ├── DiskFullError       retriable: there is no space for it now
     │   └── FlushFailedError    what was written may not have reached the disk; final
@@ -15,13 +16,13 @@ RocketLakeError
     └── CorruptRecordError      one particular record was asked for and is bad
 """
 
-from typing import ClassVar
+from typing import Protocol
 
 
 class RocketLakeError(Exception):
     """Root of the tree; `retriable` tells a retry loop whether to try again."""
 
-    retriable: ClassVar[bool] = False
+    retriable: bool = False
 
 
 class ConfigError(RocketLakeError):
@@ -70,6 +71,67 @@ class StorePoisonedError(StoreError):
     """A flush failed, so nothing more is accepted; restart and recover."""
 
 
+class Receipt(Protocol):
+    """What an error needs to know of a receipt; `rocketlake.PutReceipt` is one."""
+
+    @property
+    def status(self) -> str:
+        """How the put ended, in RocketMQ's words."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused; empty where the status says it all."""
+        ...
+
+    @property
+    def queue_offset(self) -> int:
+        """Offset in the queue; -1 if the message was not appended."""
+        ...
+
+    @property
+    def physical_offset(self) -> int:
+        """Offset in the log; -1 if the message was not appended."""
+        ...
+
+    @property
+    def msg_id(self) -> str:
+        """The id of the message; empty if it was not appended."""
+        ...
+
+
+class PutFailedError(StoreError):
+    """A put did not keep its promise.
+
+    `receipt` is what the engine answered; `status` and `reason` are its own. `may_be_stored` tells
+    whether the message is in the log all the same: putting it again would then store it twice.
+    `retriable` tells whether the same put may succeed later.
+    """
+
+    def __init__(
+        self, receipt: Receipt, text: str, *, may_be_stored: bool, retriable: bool = False
+    ) -> None:
+        super().__init__(text)
+        self.receipt = receipt
+        self.status = receipt.status
+        self.reason = receipt.reason
+        self.may_be_stored = may_be_stored
+        self.retriable = retriable
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes whole: `args` alone has the text only."""
+        return _put_failed, (self.receipt, str(self), self.may_be_stored, self.retriable)
+
+
+def _put_failed(
+    receipt: Receipt,
+    text: str,
+    may_be_stored: bool,  # noqa: FBT001 - pickle passes arguments by position
+    retriable: bool,  # noqa: FBT001
+) -> PutFailedError:
+    return PutFailedError(receipt, text, may_be_stored=may_be_stored, retriable=retriable)
+
+
 class FileAccessError(StoreError):
     """The machine refused to make, change or remove a file; the `OSError` is the cause."""
 
@@ -82,7 +144,7 @@ class FileAccessError(StoreError):
 class DiskFullError(FileAccessError):
     """There is no space for `wanted` bytes now; nothing was changed, a later try may succeed."""
 
-    retriable: ClassVar[bool] = True
+    retriable = True
 
     def __init__(self, path: str, wanted: int, free: int | None) -> None:
         room = "an unknown number" if free is None else str(free)

@@ -126,6 +126,8 @@ def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]
             _ = store.max_offset
         store.on_progress = None
         yield store, reporter
+        if store.log.expired_to >= 0:
+            note(f"records before offset {store.log.expired_to} expired while they were read")
 
 
 @contextmanager

@@ -73,9 +73,9 @@ class AsyncStore:
         return await _in_executor(self.store.delete_expired, hours)
 
     async def put(self, message: Message, queue_id: int | None = None) -> PutReceipt:
-        """Store a message, as `Store.put` does."""
-        # Making a topic writes a table.
-        if self.store.topic(getattr(message, "topic", "")) is None:
+        """Store a message, as `Store.put` does; raises what that raises."""
+        # Making a topic writes a table. A closed store has none to make.
+        if self.store.is_open and self.store.topic(getattr(message, "topic", "")) is None:
             return await _settled(await _in_executor(self.store.put_async, message, queue_id))
         return await _settled(self.store.put_async(message, queue_id))
 
@@ -220,7 +220,11 @@ class AsyncConsumer:
         self.consumer.commit()
 
     async def lag(self) -> int:
-        """Return how many messages of its queues were not handed out yet, wanted or not."""
+        """Return how many messages of its queues were not handed out yet, wanted or not.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
         return await _in_executor(self.consumer.lag)
 
     async def _await_ready(self, timeout_s: float | None) -> bool:
@@ -298,13 +302,22 @@ def open_store_async(
     *,
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    raise_on_failure: bool = True,
     **options: object,
 ) -> AsyncOpening:
     """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor.
 
     So does `on_progress`.
     """
-    opening = partial(open_store, path, conf, clock=clock, on_progress=on_progress, **options)
+    opening = partial(
+        open_store,
+        path,
+        conf,
+        clock=clock,
+        on_progress=on_progress,
+        raise_on_failure=raise_on_failure,
+        **options,
+    )
     return AsyncOpening(opening)
 
 

@@ -25,6 +25,7 @@ from rocketlake.embedded.opening import (
     open_with_parts,
 )
 from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.put_failure import put_failure
 from rocketlake.embedded.shaping import log_paths, settle_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.errors import ConfigError, StoreError
@@ -128,6 +129,7 @@ class BulkStore(Closing):
     @property
     def log_bounds(self) -> tuple[int, int]:
         """The first offset of the log, and the one behind its last byte."""
+        self.store.require_open()
         return max(self.core.log.min_offset, 0), self.core.log.wrote_where
 
     def flush(self) -> None:
@@ -149,7 +151,9 @@ class BulkStore(Closing):
 
         Raises:
             ValueError: the topic may not be written, or there is none and none may be made.
+            StoreClosedError: the store is closed.
         """
+        self.store.require_open()
         check_topic_for_put(topic)
         known = self._desk.book.get(topic)
         if known is None:
@@ -169,7 +173,12 @@ class BulkStore(Closing):
         return LanePlan(topic, count, self.core.bulk.lane(topic, count).turn)
 
     def make_lanes(self, plans: Sequence[LanePlan]) -> Lanes:
-        """Make the topics that are not there, and the lanes of all."""
+        """Make the topics that are not there, and the lanes of all.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.store.require_open()
         for plan in plans:
             if not is_system_topic(plan.topic):
                 self._desk.register(self._desk.make_config(plan.topic))
@@ -186,7 +195,9 @@ class BulkStore(Closing):
 
         Raises:
             StoreError: something cannot be put; what was appended before stays.
+            StoreClosedError: the store is closed.
         """
+        self.store.require_open()
         count = 0
         self._unflushed += len(records)
         if self._unflushed >= _FLUSH_STEP:
@@ -212,11 +223,9 @@ class BulkStore(Closing):
             born_host=self.shape.endpoint,
         )
         receipt = self._engine.put(request)
+        # Why: a row does not wait for the disk or for replicas, `flush` does.
         if not receipt.is_ok:
-            raise StoreError(
-                f"a row for topic {row.message.topic!r} was refused: {receipt.status}"
-                f" {receipt.reason}"
-            )
+            raise put_failure(receipt, self.store.path, row.message.topic)
 
 
 def queue_of(row: StagedRow, lanes: Lanes) -> int:

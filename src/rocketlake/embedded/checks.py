@@ -19,7 +19,7 @@ _SEPARATORS: Final = ("\x01", "\x02")
 _GROUP_SIZE_MAX: Final = 120
 _I32_MAX: Final = 2_147_483_647
 
-_OWN_TOPICS: Final = frozenset(
+OWN_TOPICS: Final = frozenset(
     {
         topics.SCHEDULE_TOPIC,
         topics.TIMER_TOPIC,
@@ -30,7 +30,10 @@ _OWN_TOPICS: Final = frozenset(
         topics.OFFSET_MOVED_TOPIC,
     }
 )
-"""Compat: TopicValidator#isNotAllowedSendTopic, and the topic of the timer."""
+"""Topics that no message may be put into by its sender.
+
+Compat: TopicValidator#isNotAllowedSendTopic, and the topic of the timer.
+"""
 
 
 def topic_size_max(topic: str) -> int:
@@ -61,7 +64,7 @@ def check_topic_for_put(topic: object) -> None:
         TypeError, ValueError: names the topic and the way out.
     """
     check_topic(topic)
-    if topic in _OWN_TOPICS:
+    if topic in OWN_TOPICS:
         raise ValueError(
             f"topic = {topic!r} is the store's own; for a delayed message give the real topic and"
             " delay_level or deliver_at"

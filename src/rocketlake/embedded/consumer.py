@@ -4,18 +4,22 @@
    exception leaves the message in hand uncommitted: it comes again, in the next loop or after a
    restart. `commit()` inside the loop commits it at once.
 2. Order within a queue is kept; queues take turns.
-3. Who must wait sleeps on the division's bell, which arrivals ring; nothing is polled.
+3. A consumer that must wait sleeps on the division's bell, which arrivals ring; nothing is polled.
+4. A loop ends when the consumer or its store is closed, at whatever moment; every other method
+   raises StoreClosedError then.
+5. A call that an exception ends (Ctrl-C) has handed out nothing: what it took is taken back by the
+   next call.
 """
 
+import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Self
 
 from rocketlake.clock import Clock
 from rocketlake.closing import Closing
-from rocketlake.embedded.cursor import Cursor
+from rocketlake.embedded.cursor import Cursor, Place
 from rocketlake.embedded.division import Division
 from rocketlake.embedded.intake import Intake, Missed
 from rocketlake.embedded.moments import Moment, to_ms
@@ -24,6 +28,21 @@ from rocketlake.embedded.ports import Progress, QueueReader
 from rocketlake.errors import StoreClosedError
 from rocketlake.format.record import StoredMessage
 from rocketlake.store.api import CorruptUnit
+
+
+class _Process:
+    """How often this process was forked from one that had imported this module."""
+
+    def __init__(self) -> None:
+        self.forks = 0
+
+    def note_fork(self) -> None:
+        self.forks += 1
+
+
+# Why not `os.getpid`: this is looked at for each message.
+_process = _Process()
+os.register_at_fork(after_in_child=_process.note_fork)
 
 
 class Consumer(Closing):
@@ -50,26 +69,35 @@ class Consumer(Closing):
         self._reader = reader
         self._clock = clock
         self._lock = threading.RLock()
-        self._in_hand: tuple[Cursor, StoredMessage, int] | None = None
+        self._in_hand: tuple[Cursor, Place] | None = None
+        self._taking: tuple[tuple[Cursor, Place], ...] | None = None
+        """Where cursors stood before the call that is handing out; None once it has returned."""
         self._auto_commits = plan.auto_commit
         self._is_closed = False
+        self._forks = _process.forks
+        # Why: the intake alone keeps the member. A consumer that the program no longer holds, or
+        # that an exception kept from coming into being, does not keep queues from the others.
         self._intake = Intake(plan, division, reader, progress)
-        # Why: a consumer that nobody holds any more must not keep its queues from the others.
-        self._finalizer = weakref.finalize(self, division.abandon, self._intake.member)
-        self._finalizer.atexit = False
         with self._lock:
             self._intake.settle()
 
     def __repr__(self) -> str:
         plan = self._plan
-        state = "closed" if self.is_closed else f"queues={self.assigned}"
+        if self._forks != _process.forks:
+            state = "of the parent process"
+        else:
+            state = "closed" if self.is_closed else f"queues={self.assigned}"
         return f"<Consumer group={plan.group!r} topic={plan.topic!r} {state}>"
 
     def close(self) -> None:
-        """Leave the group; whoever waits is woken. What was not committed stays so."""
+        """Leave the group; whoever waits is woken. What was not committed stays so.
+
+        In a fork it does nothing: the consumer is the parent's.
+        """
         self._is_closed = True
+        if self._forks != _process.forks:
+            return
         with self._lock:
-            self._finalizer.detach()
             self._division.leave(self._intake.member)
 
     @property
@@ -90,12 +118,14 @@ class Consumer(Closing):
     @property
     def missed(self) -> Sequence[Missed]:
         """Messages deleted before the group came to them; the newest 1,000 cases."""
+        self._require_parent()
         with self._lock:
             return list(self._intake.missed)
 
     @property
     def corrupt(self) -> Sequence[CorruptUnit]:
         """Records stepped over because their bytes are bad; the newest 1,000."""
+        self._require_parent()
         with self._lock:
             return list(self._intake.corrupt)
 
@@ -104,13 +134,16 @@ class Consumer(Closing):
     def __iter__(self) -> Self:
         """Begin a loop; a message in whose loop body the last one ended comes again.
 
+        The loop over a consumer that was closed has no messages.
+
         Raises:
-            StoreClosedError: the consumer, or its store, was closed.
+            StoreClosedError: the store was opened before this process was forked.
         """
-        self._require_open()
+        self._require_parent()
         with self._lock:
+            self._take_back()
             if self._in_hand is not None:
-                self._intake.take_back(*self._in_hand)
+                self._intake.put_back([self._in_hand])
                 self._in_hand = None
         return self
 
@@ -152,6 +185,7 @@ class Consumer(Closing):
         """
         self._require_open()
         with self._lock:
+            self._take_back()
             self._look_at_division()
             self._in_hand = None
             for cursor in self._intake.cursors.values():
@@ -164,6 +198,7 @@ class Consumer(Closing):
     @property
     def assigned(self) -> list[int]:
         """The queues that are this consumer's now."""
+        self._require_parent()
         with self._lock:
             return sorted(self._intake.cursors)
 
@@ -172,12 +207,19 @@ class Consumer(Closing):
 
         Raises:
             ValueError: the queue is not this consumer's.
+            StoreClosedError: the consumer, or its store, was closed.
         """
+        self._require_open()
         with self._lock:
             return self._cursor(queue_id).handed
 
     def lag(self) -> int:
-        """Return how many messages of its queues were not handed out yet, wanted or not."""
+        """Return how many messages of its queues were not handed out yet, wanted or not.
+
+        Raises:
+            StoreClosedError: the consumer, or its store, was closed.
+        """
+        self._require_open()
         self._reader.catch_up()
         with self._lock:
             self._look_at_division()
@@ -191,6 +233,7 @@ class Consumer(Closing):
 
         Raises:
             ValueError: the queue is not this consumer's, or the offset is negative.
+            StoreClosedError: the consumer, or its store, was closed.
         """
         if offset < 0:
             raise ValueError(f"offset = {offset}: wanted 0 or more")
@@ -200,7 +243,12 @@ class Consumer(Closing):
             self._forget_in_hand()
 
     def seek_to_time(self, moment: Moment) -> None:
-        """Go on, in every queue it has, with the first message not stored before a moment."""
+        """Go on, in every queue it has, with the first message not stored before a moment.
+
+        Raises:
+            TypeError, ValueError: it is no moment.
+            StoreClosedError: the consumer, or its store, was closed.
+        """
         timestamp = to_ms(moment, "moment")
         self._require_open()
         self._reader.catch_up()
@@ -220,7 +268,15 @@ class Consumer(Closing):
             )
         return cursor
 
+    def _require_parent(self) -> None:
+        if self._forks != _process.forks:
+            raise StoreClosedError(
+                f"the consumer of {self._plan.group!r} belongs to the parent of this process; use"
+                " it there, or open the store after the fork"
+            )
+
     def _require_open(self) -> None:
+        self._require_parent()
         if self.is_closed:
             raise StoreClosedError(f"{self!r}: make a new one, on a store that is open")
 
@@ -228,8 +284,19 @@ class Consumer(Closing):
 
     def take_next(self) -> StoredMessage | None:
         """Commit the message in hand; return the next one that was read ahead, if there is one."""
+        try:
+            return self._take_next()
+        except StoreClosedError:
+            if self.is_closed:
+                return None  # closed since: what is in hand was not committed
+            raise
+
+    def _take_next(self) -> StoredMessage | None:
         intake = self._intake
+        if self._forks != _process.forks:
+            self._require_parent()
         with self._lock:
+            self._take_back()
             # Whatever happens to the group, or to the consumer, changes the version.
             if self._division.version != intake.version:
                 self._look_at_division()
@@ -238,14 +305,24 @@ class Consumer(Closing):
                 self._in_hand = None
                 if intake.has_leaving:
                     intake.settle()
-            if not intake.ready:
+            if not intake.has_ready:
                 return None
             cursor = intake.ready[0]
-            before = cursor.handed
+            taken = (cursor, cursor.place)
+            self._taking = (taken,)
             message = intake.hand_out()
             if self._auto_commits:
-                self._in_hand = (cursor, message, before)
-            return message
+                self._in_hand = taken
+        # Order: the last thing done; no exception comes between it and the return.
+        self._taking = None
+        return message
+
+    def _take_back(self) -> None:
+        """Undo what a call handed out that did not return."""
+        if self._taking is not None:
+            self._intake.put_back(self._taking)
+            self._in_hand = None
+            self._taking = None
 
     def look(self, *, is_last: bool = False) -> bool:
         """Read ahead; tell whether there is something to take.
@@ -271,21 +348,27 @@ class Consumer(Closing):
         if limit < 1:
             raise ValueError(f"max_messages = {limit!r}: wanted at least 1")
         self._require_open()
-        with self._lock:
-            self._look_at_division()
-            ready = self._intake.ready
-            return [self._intake.hand_out() for _ in range(limit) if ready]
+        return self._take(limit, may_read=False)
 
     def listening_with(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
         """Have a function called, from any thread, whenever a look may find something new."""
         return self._division.listening_with(callback)
 
-    def _take(self, limit: int) -> list[StoredMessage]:
+    def _take(self, limit: int, *, may_read: bool = True) -> list[StoredMessage]:
         found: list[StoredMessage] = []
         with self._lock:
+            self._take_back()
             self._look_at_division()
-            while len(found) < limit and (self._intake.ready or self._refill()):
-                found.append(self._intake.hand_out())
+            intake = self._intake
+            taking: dict[int, tuple[Cursor, Place]] = {}
+            while len(found) < limit and (intake.has_ready or (may_read and self._refill())):
+                cursor = intake.ready[0]
+                if cursor.queue_id not in taking:
+                    taking[cursor.queue_id] = (cursor, cursor.place)
+                    self._taking = tuple(taking.values())
+                found.append(intake.hand_out())
+        # Order: the last thing done; no exception comes between it and the return.
+        self._taking = None
         return found
 
     def _await_ready(self, timeout_s: float | None) -> bool:
@@ -293,31 +376,33 @@ class Consumer(Closing):
         deadline = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         while not self.is_closed:
             # Order: first listen, then look, then sleep; an arrival in between ends the sleep.
-            with self._division.listening() as ticket:
+            with self._division.listening() as gate:
                 if self.look():
                     return True
                 left = None if deadline is None else deadline - self._clock.monotonic_s()
                 if left is not None and left <= 0:
                     return self.look(is_last=True)
-                self._division.wait(ticket, left)
+                self._division.wait(gate, left)
         return False
 
     def _refill(self) -> bool:
         with self._lock:
             self._look_at_division()
-            while not self._intake.ready and not self.is_closed:
+            while not self._intake.has_ready and not self.is_closed:
                 if not self._intake.refill():
                     break
-            return bool(self._intake.ready)
+            return self._intake.has_ready
 
     def _look_at_division(self) -> None:
         intake = self._intake
         if self._division.version != intake.version:
-            intake.settle()
-            self._forget_in_hand()
             if self.is_closed:
+                # Why: to settle may ask the store where queues begin, and that is closed.
                 self._in_hand = None
                 intake.drop()
+                return
+            intake.settle()
+            self._forget_in_hand()
 
     def _forget_in_hand(self) -> None:
         """Do not commit a message in hand whose queue went on elsewhere."""

@@ -4,132 +4,144 @@
    to another only through nobody's hands: its holder lets go at a moment of its own choice,
    between messages and after it committed, and only then may another take it.
 2. Consumers look at `version` between messages, one comparison; only when it changed they ask.
-3. Who waits first listens, then looks once more, then sleeps: no arrival can be missed.
+3. A consumer that waits first listens, then looks once more, then sleeps: no arrival is missed.
+4. Every call may be ended by an exception at any moment (Ctrl-C), and can be made again then: what
+   it tells a consumer is the whole state, not what changed since the last call.
 """
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 
 from msgspec import Struct
 
 from rocketlake.embedded.assignment import divide
 
+_numbers = count(1)
+
+
+class Member:
+    """One consumer of a group; it is out of the group once nothing refers to it any more."""
+
+    __slots__ = ("__weakref__", "number", "queues")
+
+    def __init__(self, queues: Collection[int] | None) -> None:
+        """It may have some queues, or (None) any."""
+        self.number = next(_numbers)
+        self.queues = None if queues is None else frozenset(queues)
+
+
+class Move(Struct, frozen=True):
+    """Where a group has to go on in a queue: it was reset."""
+
+    serial: int
+    """Grows with every reset; what was done already is not done again."""
+    offset: int
+
 
 class Change(Struct, frozen=True):
-    """What became of a consumer's queues since it last asked."""
+    """Which queues a consumer has."""
 
     version: int
-    taken: tuple[int, ...]
-    """Queues that are now its own."""
-    lost: tuple[int, ...]
-    """Queues that it no longer has."""
+    held: frozenset[int]
     leaving: frozenset[int]
-    """Queues that it still has, and must let go once their messages are committed."""
-    moves: Mapping[int, int]
-    """Where it has to go on in queues of its own: somebody reset the group."""
+    """Those that it must let go once their messages are committed."""
+    moves: Mapping[int, Move]
+    """The last reset of each of its queues."""
 
 
 class Division:
     """The members of one group that consume one topic.
 
-    Thread-safety: any thread; all state belongs to `_bell`, whose lock is reentrant because the
-    garbage collector may end a consumer in the middle of anything (`abandon`).
+    Thread-safety: any thread; all state belongs to `_lock`, which is reentrant because the garbage
+    collector may end a consumer in the middle of anything. Ringing takes no lock.
     """
 
     def __init__(self, group: str, topic: str, queue_count: Callable[[str], int]) -> None:
         self.group = group
         self.topic = topic
         self.version = 0
-        """Grows with every change; read without the lock."""
+        """Another one after every change; read without the lock."""
         self.is_closed = False
         self._queue_count = queue_count
-        self._bell = threading.Condition()
-        self._rings = 0
-        self._waiting = 0
+        # Why not a Condition: its methods are Python code, and an exception inside them would
+        # leave the lock taken, for the dispatcher too.
+        self._lock = threading.RLock()
+        self._gates: deque[threading.Lock] = deque()
         self._listeners: dict[int, Callable[[], None]] = {}
-        self._members: dict[int, frozenset[int] | None] = {}
-        self._abandoned: deque[int] = deque()
-        self._ids = 0
+        self._members: dict[int, weakref.ref[Member]] = {}
         self._wanted: dict[int, int] = {}
         self._held: dict[int, int] = {}
-        self._moves: dict[int, int] = {}
+        self._moves: dict[int, Move] = {}
 
     # --- members -------------------------------------------------------------------------------
 
     @property
     def member_count(self) -> int:
         """How many consumers there are."""
-        with self._bell:
+        with self._lock:
             self._reap()
             return len(self._members)
 
-    def join(self, queues: Collection[int] | None) -> int:
-        """Add a consumer, which may have some queues or (None) any; return its number."""
-        with self._bell:
+    def join(self, member: Member) -> None:
+        """Add a consumer."""
+        with self._lock:
             self._reap()
-            self._ids += 1
-            self._members[self._ids] = None if queues is None else frozenset(queues)
+            self._members[member.number] = weakref.ref(member, self._note_end)
             self._divide()
-            return self._ids
 
-    def leave(self, member: int) -> None:
+    def leave(self, member: Member) -> None:
         """Take a consumer out; its queues are free at once."""
-        with self._bell:
-            self._abandoned.append(member)
+        with self._lock:
+            self._changed()  # Order: before the change, so that no exception leaves it untold
+            self._members.pop(member.number, None)
             self._reap()
-
-    def abandon(self, member: int) -> None:
-        """Note that a consumer is no more; for the garbage collector.
-
-        Order: nothing but the note is changed here, since the thread that collects may be in the
-        middle of another method. Whoever wakes does the rest.
-        """
-        self._abandoned.append(member)
-        with self._bell:
-            self._changed()
 
     def change(self) -> None:
         """Divide anew: the topic has other queues."""
-        with self._bell:
+        with self._lock:
             self._reap()
             self._divide()
 
-    def settle(self, member: int, busy: Collection[int]) -> Change:
+    def settle(self, member: Member, busy: Collection[int]) -> Change:
         """Let go of queues that others are to have, unless `busy`, and take those that are free."""
-        with self._bell:
+        with self._lock:
             self._reap()
-            own = {queue for queue, holder in self._held.items() if holder == member}
-            stay = {queue for queue in own if self._wanted.get(queue) == member}
-            lost = tuple(sorted(own - stay - set(busy)))
-            taken = tuple(
-                queue
-                for queue, owner in sorted(self._wanted.items())
-                if owner == member and queue not in self._held
-            )
+            number = member.number
+            own = {queue for queue, holder in self._held.items() if holder == number}
+            strange = {queue for queue in own if self._wanted.get(queue) != number}
+            lost = strange.difference(busy)
+            if lost:
+                self._changed()  # Order: before the change, so that no exception leaves it untold
             for queue in lost:
                 del self._held[queue]
-                self._moves.pop(queue, None)
-            for queue in taken:
-                self._held[queue] = member
-                self._moves.pop(queue, None)
-            moves = {queue: self._moves.pop(queue) for queue in own if queue in self._moves}
-            if lost:
-                self._changed()
-            leaving = frozenset(own - stay).difference(lost)
-            return Change(self.version, taken, lost, leaving, moves)
+            for queue, owner in self._wanted.items():
+                if owner == number and queue not in self._held:
+                    self._held[queue] = number
+            held = frozenset(q for q, holder in self._held.items() if holder == number)
+            moves = {queue: move for queue, move in self._moves.items() if queue in held}
+            return Change(self.version, held, frozenset(strange - lost), moves)
 
     def move(self, offsets: Mapping[int, int]) -> None:
         """Have the holders of queues go on at other offsets."""
-        with self._bell:
+        with self._lock:
             self._reap()
-            self._moves |= {queue: at for queue, at in offsets.items() if queue in self._held}
+            serial = next(_numbers)
+            moves = {queue: Move(serial, at) for queue, at in offsets.items()}
+            self._moves = {**self._moves, **moves}
             self._changed()
 
+    def restart(self) -> None:
+        """Have the holders of all queues go on at 0: the topic was deleted."""
+        with self._lock:
+            self.move(dict.fromkeys(self._held, 0))
+
     def close(self) -> None:
-        """Wake everybody; there is nothing more to wait for."""
-        with self._bell:
+        """Wake all that wait; there is nothing more to wait for."""
+        with self._lock:
             self.is_closed = True
             self._changed()
 
@@ -137,73 +149,84 @@ class Division:
 
     @property
     def is_awaited(self) -> bool:
-        """Tell whether somebody waits for messages.
+        """Tell whether a consumer waits for messages.
 
-        Why: read without the lock. Who waits raises the number before it looks at the queues for
-        the last time, and the dispatcher reads it after it wrote the queues.
+        Why: read without the lock. A consumer that waits is known before it looks at the queues
+        for the last time, and the dispatcher asks after it wrote the queues.
         """
-        return self._waiting > 0
+        return bool(self._gates or self._listeners)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many consumers wait for messages."""
+        return len(self._gates) + len(self._listeners)
 
     @contextmanager
-    def listening(self) -> Iterator[int]:
-        """Count as waiting; gives the ticket for `wait`."""
-        with self._bell:
-            self._waiting += 1
-            ticket = self._rings
+    def listening(self) -> Iterator[threading.Lock]:
+        """Count as waiting; gives the gate for `wait`."""
+        gate = threading.Lock()
+        gate.acquire()
+        self._gates.append(gate)
         try:
-            yield ticket
+            yield gate
         finally:
-            with self._bell:
-                self._waiting -= 1
+            with suppress(ValueError):  # it was opened
+                self._gates.remove(gate)
 
-    def wait(self, ticket: int, timeout_s: float | None) -> bool:
-        """Sleep until the bell rang since the ticket was given; False if the time ran out."""
-        with self._bell:
-            return self._bell.wait_for(lambda: self._rings != ticket or self.is_closed, timeout_s)
+    def wait(self, gate: threading.Lock, timeout_s: float | None) -> bool:
+        """Sleep until the bell rang since the gate was given; False if the time ran out."""
+        if self.is_closed:
+            return True
+        return gate.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0))
 
     @contextmanager
     def listening_with(self, callback: Callable[[], None]) -> Iterator[None]:
         """Have a function called at every ring, from any thread; it must not block or raise."""
-        with self._bell:
-            self._waiting += 1
-            self._ids += 1
-            number = self._ids
-            self._listeners[number] = callback
+        number = next(_numbers)
+        self._listeners[number] = callback
         try:
             yield
         finally:
-            with self._bell:
-                self._waiting -= 1
-                del self._listeners[number]
+            self._listeners.pop(number, None)
 
     def ring(self) -> None:
-        """Wake who waits."""
-        with self._bell:
-            self._rings += 1
-            self._bell.notify_all()
-            for callback in tuple(self._listeners.values()):
-                callback()
+        """Wake all that wait."""
+        with suppress(IndexError):  # another thread rings, too
+            # Why not until none is left: a consumer that finds nothing waits again at once, and
+            # the two would keep each other busy. A gate that comes later needs no ring: its
+            # consumer looks after it listens.
+            for _ in range(len(self._gates)):
+                self._gates.popleft().release()
+        for callback in tuple(self._listeners.values()):
+            callback()
 
     # --- under the lock ------------------------------------------------------------------------
 
+    def _note_end(self, _: object) -> None:
+        """Note that a consumer is no more; for the garbage collector.
+
+        Order: nothing is changed here but the version, since the thread that collects may be in
+        the middle of another method. The next call of any consumer does the rest.
+        """
+        self._changed()
+
     def _reap(self) -> None:
-        """Take out the consumers that left."""
-        is_changed = False
-        while self._abandoned:
-            member = self._abandoned.popleft()
-            if member in self._members:
-                del self._members[member]
-                is_changed = True
-            for queue in [queue for queue, holder in self._held.items() if holder == member]:
-                del self._held[queue]
-        if is_changed:
+        """Take out the consumers that are no more, and free the queues of all that left."""
+        gone = [number for number, member in self._members.items() if member() is None]
+        for number in gone:
+            del self._members[number]
+        if gone or any(number not in self._members for number in self._wanted.values()):
             self._divide()
+        for queue in [queue for queue, holder in self._held.items() if holder not in self._members]:
+            del self._held[queue]
 
     def _divide(self) -> None:
         queues = range(self._queue_count(self.topic))
-        self._wanted = divide(queues, self._members, self._wanted)
-        self._changed()
+        found = {number: ref() for number, ref in self._members.items()}
+        members = {number: m.queues for number, m in found.items() if m is not None}
+        self._changed()  # Order: before the change, so that no exception leaves it untold
+        self._wanted = divide(queues, members, self._wanted)
 
     def _changed(self) -> None:
-        self.version += 1
+        self.version = next(_numbers)  # by one call, for no lock is held in `_note_end`
         self.ring()

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from rocketlake.embedded import inner_batch
-from rocketlake.embedded.cursor import Cursor
-from rocketlake.embedded.division import Change, Division
+from rocketlake.embedded.cursor import Cursor, Place
+from rocketlake.embedded.division import Change, Division, Member
 from rocketlake.embedded.plan import ConsumerPlan
 from rocketlake.embedded.ports import Progress, QueueReader
 from rocketlake.format.record import StoredMessage
@@ -55,7 +55,9 @@ class Intake:
         self.ready: deque[Cursor] = deque()
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
         self.corrupt: deque[CorruptUnit] = deque(maxlen=_KEPT)
-        self.member = division.join(plan.queues)
+        # Order: kept here before it joins; one that nothing keeps is no member.
+        self.member = Member(plan.queues)
+        division.join(self.member)
         self.has_leaving = False
         """Whether queues wait to be let go until their messages are committed."""
         self.version = -1
@@ -68,24 +70,27 @@ class Intake:
         """Let go of queues that others are to have, and take those that are this consumer's."""
         busy = [queue for queue, cursor in self.cursors.items() if cursor.in_flight]
         change = self._division.settle(self.member, busy)
-        for queue in change.lost:
+        for queue in set(self.cursors) - change.held:
             del self.cursors[queue]
-        for queue in change.taken:
-            self.cursors[queue] = Cursor(queue, self._find_start(queue))
+        for queue in sorted(change.held - set(self.cursors)):
+            move = change.moves.get(queue)
+            serial = move.serial if move is not None else 0
+            self.cursors[queue] = Cursor(queue, self._find_start(queue), serial)
         self._apply(change)
-        self.ready = deque(cursor for cursor in self.cursors.values() if cursor.buffer)
-        self.version = change.version
+        self.ready = deque(cursor for cursor in self.cursors.values() if cursor.has_more)
         self._is_new = False
+        self.version = change.version  # Order: last, for what an exception ended is done again
 
     def _apply(self, change: Change) -> None:
-        for queue, offset in change.moves.items():
-            if queue in self.cursors:
-                self.cursors[queue].jump(offset)
+        for queue, move in change.moves.items():
+            cursor = self.cursors[queue]
+            if cursor.move_serial != move.serial:
+                cursor.jump(move.offset)
+                cursor.move_serial = move.serial
         for queue, cursor in self.cursors.items():
             cursor.is_leaving = queue in change.leaving
             if cursor.is_leaving:
-                cursor.buffer.clear()
-                cursor.position = cursor.handed
+                cursor.forget_ahead()
         self.has_leaving = bool(change.leaving)
 
     def _find_start(self, queue: int) -> int:
@@ -130,17 +135,32 @@ class Intake:
         ready = self.ready
         cursor = ready[0]
         message = cursor.hand_out()
-        if not cursor.buffer:
+        if not cursor.has_more:
             ready.popleft()
         elif len(ready) > 1:
             ready.rotate(-1)
         return message
 
-    def take_back(self, cursor: Cursor, message: StoredMessage, before: int) -> None:
-        """Undo the last `hand_out`, which was of this cursor."""
-        cursor.take_back(message, before)
-        if cursor not in self.ready:
-            self.ready.appendleft(cursor)
+    @property
+    def has_ready(self) -> bool:
+        """Whether a message can be handed out."""
+        ready = self.ready
+        # Why: an exception may have ended `hand_out` before it took a queue out of those that are
+        # ready, or `refill` before it put one in.
+        while ready and not ready[0].has_more:
+            ready.popleft()
+        if not ready:
+            ready.extend(cursor for cursor in self.cursors.values() if cursor.has_more)
+        return bool(ready)
+
+    def put_back(self, places: Sequence[tuple[Cursor, Place]]) -> None:
+        """Let cursors stand where they stood before; the first of them has its turn next."""
+        for cursor, place in reversed(places):
+            cursor.place = place
+            if cursor.has_more and self.cursors.get(cursor.queue_id) is cursor:
+                if cursor in self.ready:
+                    self.ready.remove(cursor)
+                self.ready.appendleft(cursor)
 
     def jump(self, cursor: Cursor, offset: int) -> None:
         """Go on at another offset of a queue."""
@@ -150,11 +170,11 @@ class Intake:
 
     def commit(self, cursor: Cursor) -> None:
         """Make what was handed out of a queue the group's progress."""
-        cursor.in_flight = 0
-        if cursor.handed != cursor.committed:
+        handed = cursor.handed
+        if handed != cursor.committed:
             plan = self._plan
-            self._progress.commit(plan.topic, plan.group, cursor.queue_id, cursor.handed)
-            cursor.committed = cursor.handed
+            self._progress.commit(plan.topic, plan.group, cursor.queue_id, handed)
+        cursor.note_commit(handed)
 
     # --- reading ahead -------------------------------------------------------------------------
 
@@ -162,10 +182,8 @@ class Intake:
         """Read a batch of every queue; tell whether a position moved."""
         is_moved = False
         for cursor in self.cursors.values():
-            if not cursor.is_leaving and not cursor.buffer:
+            if not cursor.is_leaving and not cursor.has_more:
                 is_moved |= self._fetch(cursor)
-                if cursor.buffer:
-                    self.ready.append(cursor)
         return is_moved
 
     def _fetch(self, cursor: Cursor) -> bool:

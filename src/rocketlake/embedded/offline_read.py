@@ -9,7 +9,14 @@ from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import ROW_DTYPE, RecordColumns, StoredMessage, reason_text
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.api import ColumnsResult, CorruptUnit, GetRequest, GetResult, GetStatus
+from rocketlake.store.api import (
+    ColumnsResult,
+    CorruptUnit,
+    GetRequest,
+    GetResult,
+    GetStatus,
+    Gone,
+)
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.log import MISSING
 from rocketlake.store.offline.queues import Places, QueueView
@@ -33,6 +40,7 @@ def read_messages(
         min_offset=read.min_offset,
         max_offset=read.max_offset,
         corrupt=read.corrupt,
+        gone=read.gone,
     )
 
 
@@ -77,6 +85,7 @@ class _Read:
         self.next_offset = 0
         self.min_offset = self.max_offset = 0
         self.corrupt: list[CorruptUnit] = []
+        self.gone: list[Gone] = []
         self.status = GetStatus.NO_MATCHED_LOGIC_QUEUE
         self._view = view
         self._queue: QueueView | None = None
@@ -121,8 +130,9 @@ class _Read:
 
     def _note(self, place: np.void, reason: int) -> None:
         offset = int(place["physical_offset"])
-        if reason == MISSING and offset < self._view.log.min_offset:
+        if reason == MISSING and self._view.log.is_expired(offset):
             self.status = GetStatus.MESSAGE_WAS_REMOVING
+            self._note_gone(int(place["queue_offset"]), int(place["batch_size"]))
             return
         path, position = self._view.log.describe(offset)
         text = "no file holds the record" if reason == MISSING else reason_text(reason)
@@ -130,6 +140,12 @@ class _Read:
         self.corrupt.append(
             CorruptUnit(path=str(path), position=position, reason=text, queue_offset=number)
         )
+
+    def _note_gone(self, first: int, count: int) -> None:
+        """Remember that messages expired; what is adjacent is one range."""
+        if self.gone and self.gone[-1].end == first:
+            first, count = self.gone[-1].first, count + first - self.gone.pop().first
+        self.gone.append(Gone(first, first + count))
 
 
 def _may_match(message_filter: MessageFilter, tags_code: int) -> bool:

@@ -28,10 +28,11 @@ from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
 from rocketlake.embedded.shaping import log_paths, settle_options
 from rocketlake.embedded.store import Store, StoreParts
-from rocketlake.embedded.tables import TableKeeper
+from rocketlake.embedded.tables import TableKeeper, bring_back_progress
 from rocketlake.embedded.topics import TopicDesk
-from rocketlake.errors import ConfigError
+from rocketlake.errors import ConfigError, StoreClosedError
 from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format import names
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.filter_book import FilterBook
@@ -64,6 +65,7 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    raise_on_failure: bool = True,
     **options: object,
 ) -> Store: ...
 @overload
@@ -76,6 +78,7 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    raise_on_failure: bool = True,
     **options: object,
 ) -> ReadOnlyStore: ...
 @overload
@@ -88,6 +91,7 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore: ...
 def open_store(  # noqa: PLR0913 - the door has as many parameters as it has choices
@@ -99,6 +103,7 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore:
     """Open a message store; a directory that is not there is made.
@@ -117,6 +122,9 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     another name than that of its directory.
 
     With `dispatch="external"` queues and index are left to a dispatch job (docs/spark/jobs.md).
+
+    A put that fails raises PutFailedError. With `raise_on_failure=False` it returns a receipt with
+    RocketMQ's status instead, and the caller looks at it.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
@@ -141,13 +149,14 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
         on_progress,
         keep_until_archived,
         is_outside=dispatch == "external",
+        raises=raise_on_failure,
     )
     return open_writable(root, choice, opening)
 
 
 def _root(path: AnyPath | None, choice: Choice) -> Path:
     found = path if path is not None else choice.values.get("store_path_root_dir")
-    if found is None:
+    if not found:  # an empty text, too: it would be the current directory
         raise ConfigError('no path: open_store("data/store"), or set storePathRootDir')
     return Path(found)
 
@@ -182,6 +191,8 @@ class Opening(Struct, frozen=True):
     """Deliver delayed messages that are due."""
     is_outside: bool = False
     """Queues and index are left to a dispatch job."""
+    raises: bool = True
+    """A put that fails raises; otherwise its receipt has a status."""
 
 
 def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
@@ -192,8 +203,58 @@ def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
 def open_with_parts(
     root: Path, choice: Choice, opening: Opening
 ) -> tuple[Store, Engine, StoreParts]:
-    """Open a store for writing; return it, its engine, and what else it is made of."""
-    ops, clock, kept, on_progress, archive, delivers, is_outside = structs.astuple(opening)
+    """Open a store for writing; return it, its engine, and what else it is made of.
+
+    An exception in the calling thread (Ctrl-C) leaves the store closed.
+    """
+    worker = ShieldedWorker("rocketlake-store")
+    outcome = _Outcome()
+    try:
+        return worker.run(lambda: _open_unless_given_up(root, choice, opening, (worker, outcome)))
+    except BaseException:
+        # Why: what interrupted this thread did not interrupt the worker, which may have succeeded,
+        # or does so later.
+        outcome.is_given_up = True
+        if outcome.store is not None:
+            outcome.store.close()
+        worker.end()
+        raise
+
+
+class _Outcome:
+    """What became of an opening, as the thread that opens and the one that waits tell each other.
+
+    Each says its own first and then looks at the other's: at least one of them closes the store.
+    """
+
+    __slots__ = ("is_given_up", "store")
+
+    def __init__(self) -> None:
+        self.store: Store | None = None
+        self.is_given_up = False
+
+    def require_caller(self, root: Path) -> None:
+        """Refuse to go on for a caller that was interrupted."""
+        if self.is_given_up:
+            raise StoreClosedError(f"{root} is not opened: the caller was interrupted")
+
+
+def _open_unless_given_up(
+    root: Path, choice: Choice, opening: Opening, shield: tuple[ShieldedWorker, _Outcome]
+) -> tuple[Store, Engine, StoreParts]:
+    worker, outcome = shield
+    outcome.require_caller(root)
+    opened = _open_shielded(root, choice, opening, worker)
+    outcome.store = opened[0]
+    if outcome.is_given_up:
+        opened[0].close()
+    return opened
+
+
+def _open_shielded(
+    root: Path, choice: Choice, opening: Opening, worker: ShieldedWorker
+) -> tuple[Store, Engine, StoreParts]:
+    ops, clock, kept, on_progress, archive, delivers, is_outside, raises = structs.astuple(opening)
     asked = StoreOptions.complete(choice, embedded())
     plug_ins = find_plug_ins(asked.plug_ins)
     # Why: the program may go to another directory, and files are made all the time.
@@ -202,7 +263,7 @@ def open_with_parts(
     options = settle_options(directory, choice, kept)
     place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
-    base = Base(directory, paths, options, clock, catalog, is_outside=is_outside)
+    base = Base(*(directory, paths, options, clock, catalog), is_outside=is_outside, worker=worker)
     engine = MessageStore(base).start(on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
@@ -214,10 +275,10 @@ def open_with_parts(
         outside = OutsideEngine(engine) if is_outside else None
         outer = wrap(outside or engine, plug_ins)
         door = _make_door(engine, outer, outside)
-        parts = _make_parts(engine, door, catalog.book, place)
-        if not delivers:
-            parts = structs.replace(parts, parts=parts.parts[1:])
-        store = Store(outer, parts, path=root, unused_options=choice.unused)
+        parts = _make_parts(*(engine, door, catalog.book, place), worker=worker, delivers=delivers)
+        store = Store(
+            outer, parts, path=root, unused_options=choice.unused, raise_on_failure=raises
+        )
         for part in parts.parts:
             part.start()
             undo.callback(part.close)
@@ -232,15 +293,28 @@ def _make_door(engine: MessageStore, outer: Engine, outside: OutsideEngine | Non
     return StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
 
 
-def _make_parts(engine: MessageStore, door: StoreDoor, book: TopicBook, place: Place) -> StoreParts:
+def _make_parts(
+    engine: MessageStore,
+    door: StoreDoor,
+    book: TopicBook,
+    place: Place,
+    *,
+    worker: ShieldedWorker,
+    delivers: bool,
+) -> StoreParts:
     options, root = engine.options, engine.directory.root
     has_light = options.enable_lmq and options.enable_multi_dispatch
-    offsets = (LightOffsetBook if has_light else OffsetBook).load(place)
-    desk = TopicDesk(book, default_queues=options.default_topic_queue_nums)
+    offsets = (LightOffsetBook if has_light else OffsetBook).load(
+        structs.replace(place, flush_log=engine.sync)
+    )
+    desk = TopicDesk(book, worker, default_queues=options.default_topic_queue_nums)
     groups = Groups(desk.readable_queues)
     desk.on_change = groups.topic_changed
     _adopt_topics(desk, engine)
     delay = DelayServices(door, root, options, ops=place.ops, clock=place.clock)
+    recovery = engine.recovery
+    assert recovery is not None, "the engine was started"
+    notes = bring_back_progress(offsets, delay, recovery.queue_offsets)
     if options.enable_calc_filter_bit_map:
         # Imported here: SQL92 needs a grammar, which takes long to import.
         from rocketlake.embedded.filter_bits import make_filter_bits  # noqa: PLC0415
@@ -258,11 +332,13 @@ def _make_parts(engine: MessageStore, door: StoreDoor, book: TopicBook, place: P
         desk=desk,
         offsets=offsets,
         groups=groups,
-        parts=(delay, keeper),
+        # Order: no more topics, no more deliveries, then the tables for the last time.
+        parts=(desk, delay, keeper) if delivers else (desk, keeper),
         gauges=lambda: _delay_gauges(delay),
         # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
         note_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
-        recovery=engine.recovery,
+        recovery=structs.replace(recovery, notes=(*recovery.notes, *notes)),
+        worker=worker,
     )
 
 

@@ -68,12 +68,30 @@ class ReadOnlyStore(Reading, Closing):
         """Whether nobody closed it."""
         return self._engine.is_open
 
+    def require_open(self) -> None:
+        """Refuse to work unless the store is open.
+
+        Raises:
+            StoreClosedError: it is closed.
+        """
+        self._engine.require_open()
+
     def topics(self) -> list[TopicConfig]:
-        """Return the topics, by name; those that only have queues are there too."""
+        """Return the topics, by name; those that only have queues are there too.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return sorted(self._topic_table().values(), key=lambda config: config.name)
 
     def topic(self, name: str) -> TopicConfig | None:
-        """Return a topic; None if there is none of that name."""
+        """Return a topic; None if there is none of that name.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return self._topic_table().get(name)
 
     def _topic_table(self) -> dict[str, TopicConfig]:
@@ -122,6 +140,15 @@ class OfflineEngine:
             self.is_open = False
             self._view.close()
 
+    def require_open(self) -> None:
+        """Refuse to work once closed.
+
+        Raises:
+            StoreClosedError: it was closed.
+        """
+        if not self.is_open:
+            raise StoreClosedError(f"the store {self._path} is closed")
+
     def catch_up(self) -> None:
         """Do nothing: every call does."""
 
@@ -167,7 +194,6 @@ class OfflineEngine:
 
     def _ask(self, question: Callable[[OfflineStore], T]) -> T:
         with self._lock:
-            if not self.is_open:
-                raise StoreClosedError(f"the store {self._path} is closed")
+            self.require_open()
             self._view.refresh()
             return question(self._view)

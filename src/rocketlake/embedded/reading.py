@@ -23,6 +23,14 @@ class Reading(ABC):
     def __init__(self, reader: ReadEngine) -> None:
         self._reader = reader
 
+    @abstractmethod
+    def require_open(self) -> None:
+        """Refuse to work unless the store is open.
+
+        Raises:
+            StoreClosedError: it is closed.
+        """
+
     # --- reading -------------------------------------------------------------------------------
 
     def get(  # noqa: PLR0913 - a filter is one of two words
@@ -45,6 +53,7 @@ class Reading(ABC):
         Raises:
             StoreClosedError: the store is closed.
         """
+        self.require_open()
         request = GetRequest(
             topic=topic, queue_id=queue_id, offset=offset, max_messages=max_messages, group=group
         )
@@ -63,6 +72,7 @@ class Reading(ABC):
         Raises:
             StoreClosedError: the store is closed.
         """
+        self.require_open()
         request = GetRequest(
             topic=topic, queue_id=queue_id, offset=offset, max_messages=max_messages
         )
@@ -80,7 +90,12 @@ class Reading(ABC):
         """Return the newest messages that have a key, in the order in which they were put.
 
         `begin` and `end` limit the time at which they were stored, both included.
+
+        Raises:
+            TypeError, ValueError: an argument makes no sense; the text names it.
+            StoreClosedError: the store is closed.
         """
+        self.require_open()
         return list(self._reader.query(make_query(topic, key, max_messages, (begin, end))).messages)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -89,6 +104,7 @@ class Reading(ABC):
         Raises:
             StoreClosedError: the store is closed.
         """
+        self.require_open()
         return self._reader.message_at(physical_offset)
 
     def message(self, msg_id: str) -> StoredMessage | None:
@@ -96,7 +112,9 @@ class Reading(ABC):
 
         Raises:
             ValueError: it is no id.
+            StoreClosedError: the store is closed.
         """
+        self.require_open()
         found = self._reader.message_at(OffsetMessageId.parse(msg_id).physical_offset)
         return found if found is not None and found.msg_id == msg_id.upper() else None
 
@@ -110,17 +128,32 @@ class Reading(ABC):
         """Return the queue offset of the first message not stored before a time.
 
         With `boundary="upper"`: of the last one not stored after it.
+
+        Raises:
+            TypeError, ValueError: an argument makes no sense; the text names it.
+            StoreClosedError: the store is closed.
         """
+        self.require_open()
         timestamp_ms = to_ms(timestamp, "timestamp")
         key = QueueKey(topic, queue_id)
         return self._reader.offset_by_time(key, timestamp_ms, parse_boundary(boundary))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of a queue's first message."""
+        """Return the offset of a queue's first message.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return max(self._reader.queue_bounds(QueueKey(topic, queue_id))[0], 0)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the next message of a queue will have."""
+        """Return the offset that the next message of a queue will have.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return max(self._reader.queue_bounds(QueueKey(topic, queue_id))[1], 0)
 
     # --- topics and groups ---------------------------------------------------------------------
@@ -142,11 +175,21 @@ class Reading(ABC):
         return 0 if config is None else config.read_queue_count
 
     def groups(self) -> list[str]:
-        """Return the consumer groups that have committed something."""
+        """Return the consumer groups that have committed something.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return group_names(self._offset_table())
 
     def progress(self, group: str) -> list[QueueProgress]:
-        """Return where a group is in each queue of the topics that it consumes."""
+        """Return where a group is in each queue of the topics that it consumes.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return list(
             progress_of(
                 self._offset_table(),
@@ -157,7 +200,11 @@ class Reading(ABC):
         )
 
     def lag(self, group: str) -> int:
-        """Return how many messages a group has not consumed yet."""
+        """Return how many messages a group has not consumed yet.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
         return sum(queue.lag for queue in self.progress(group))
 
 

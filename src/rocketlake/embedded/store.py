@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from rocketlake.closing import Closing
+from rocketlake.embedded.checks import check_group
 from rocketlake.embedded.consumer import Consumer
 from rocketlake.embedded.groups import Groups
 from rocketlake.embedded.plan import ConsumerPlan, Start, parse_queues, parse_start
@@ -18,7 +19,8 @@ from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.sending import Sender
 from rocketlake.embedded.sending_back import back_request
 from rocketlake.embedded.topics import TopicDesk, topic_changes
-from rocketlake.errors import RocketLakeError, StoreError
+from rocketlake.errors import StoreClosedError
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.metadata.offset_book import OffsetBook
 from rocketlake.metadata.offsets import OffsetTable
@@ -60,6 +62,8 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """Told of every group that consumes; returns what is known of it."""
     recovery: RecoveryReport | None = None
     """What the start found and did."""
+    worker: ShieldedWorker
+    """Does what must not be ended half done."""
 
 
 class Store(Sender, Reading, Closing):
@@ -71,11 +75,16 @@ class Store(Sender, Reading, Closing):
     """
 
     def __init__(
-        self, engine: Engine, parts: StoreParts, *, path: Path, unused_options: tuple[str, ...] = ()
+        self,
+        engine: Engine,
+        parts: StoreParts,
+        *,
+        path: Path,
+        unused_options: tuple[str, ...] = (),
+        raise_on_failure: bool = True,
     ) -> None:
-        Sender.__init__(self, engine, parts.desk)
+        Sender.__init__(self, engine, parts.desk, path=path, raises=raise_on_failure)
         Reading.__init__(self, engine)
-        self.path = path
         self.unused_options = unused_options
         """Keys that RocketMQ knows and this store has no use for."""
         self._parts = parts
@@ -107,37 +116,57 @@ class Store(Sender, Reading, Closing):
     def close(self) -> None:
         """End every consumer, write the tables, and bring everything to disk.
 
+        A call that an exception ends (Ctrl-C) has closed the store all the same; another call does
+        no harm, and waits for one that is under way.
+
         Raises:
             RocketLakeError: something could not be written; the store is closed all the same.
         """
         if os.getpid() != self._pid:
             return  # a fork has no part in the files of its parent
+        worker = self._parts.worker
+        try:
+            worker.run(self._close)
+        except BaseException:
+            # Why again: an exception of a signal handler may have come before the worker had it.
+            worker.run(self._close)
+            raise
+        finally:
+            worker.end()
+
+    def _close(self) -> None:
         with self._life:
             if not self._is_open:
                 return
             self._is_open = False
-            exit_hook.unregister(self)
             self._groups.close()
-            failed: RocketLakeError | None = None
+            failed: Exception | None = None
             for close in (*(part.close for part in self._parts.parts), self._engine.close):
                 try:
                     close()
-                except RocketLakeError as error:
+                except Exception as error:  # noqa: BLE001 - what comes behind is closed first
                     failed = failed or error
+            exit_hook.unregister(self)
         if failed is not None:
             raise failed
 
     def info(self) -> dict[str, str]:
-        """Return counters and gauges as they are now, by RocketMQ's names."""
+        """Return counters and gauges as they are now, by RocketMQ's names.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return {**self._engine.runtime_info(), **self._parts.gauges()}
 
     def flush(self) -> None:
         """Have everything on disk that was put, and the progress of groups with it.
 
         Raises:
+            StoreClosedError: the store is closed.
             StorePoisonedError: a flush failed, now or before.
         """
-        self._require_parent()
+        self.require_open()
         self._engine.flush()
         self._desk.book.persist()
         self._offsets.persist()
@@ -153,7 +182,7 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
             FileAccessError: a file cannot be removed; those before it are gone.
         """
-        self._require_parent()
+        self.require_open()
         if hours is None:
             return self._engine.delete_expired()
         if not hours >= 0:
@@ -163,14 +192,24 @@ class Store(Sender, Reading, Closing):
     # --- topics --------------------------------------------------------------------------------
 
     def topics(self) -> list[TopicConfig]:
-        """Return the topics, by name."""
+        """Return the topics, by name.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return self._desk.list()
 
     def _offset_table(self) -> OffsetTable:
         return self._offsets.snapshot()
 
     def topic(self, name: str) -> TopicConfig | None:
-        """Return a topic; None if there is none of that name."""
+        """Return a topic; None if there is none of that name.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
         return self._desk.book.get(name)
 
     def create_topic(
@@ -180,8 +219,9 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             ValueError: there is one of that name, or the name is not allowed.
+            StoreClosedError: the store is closed.
         """
-        self._require_parent()
+        self.require_open()
         config = self._desk.make_config(name)
         queues = config.read_queue_count if queues is None else queues
         return self._desk.create(
@@ -209,8 +249,9 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             ValueError: there is no such topic.
+            StoreClosedError: the store is closed.
         """
-        self._require_parent()
+        self.require_open()
         perm = self._desk.require(name).perm & ~Perm.INHERIT
         changes = topic_changes(
             queues, readable=readable, writable=writable, perm=perm, attributes=attributes
@@ -224,9 +265,20 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             ValueError: there is no such topic.
+            StoreClosedError: the store is closed.
         """
-        self._require_parent()
-        self._desk.delete(name, lambda: self._engine.drop_topic(name))
+        self.require_open()
+        self._desk.delete(name, lambda: self._drop_topic(name))
+
+    def _drop_topic(self, name: str) -> None:
+        """Remove the queues of a topic, then the progress of its groups.
+
+        A crash in between leaves progress beyond the end of queues, which the next start corrects.
+        """
+        self._engine.drop_topic(name)
+        # Order: before the topic can be made again. Progress that is left, or that a consumer
+        # commits of a message it still has, would let a group skip messages of the next life.
+        self._groups.topic_dropped(name)
         self._offsets.remove_topic(name)
         self._offsets.persist()
 
@@ -254,7 +306,9 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             TypeError, ValueError: an argument makes no sense; the text names it.
+            StoreClosedError: the store is closed.
         """
+        self.require_open()
         plan = ConsumerPlan(
             group=group,
             topic=topic,
@@ -278,8 +332,10 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             TypeError, ValueError: there is no such topic, or `to` makes no sense.
+            StoreClosedError: the store is closed.
         """
-        self._require_parent()
+        self.require_open()
+        check_group(group)
         count = self._desk.require(topic).read_queue_count
         if isinstance(to, Mapping):
             offsets = {queue: _check_offset(queue, at, count) for queue, at in to.items()}
@@ -309,9 +365,11 @@ class Store(Sender, Reading, Closing):
 
         Raises:
             ValueError: no good record begins at the offset.
-            StorePoisonedError: a flush failed, now or before.
+            PutFailedError, StoreClosedError, StorePoisonedError: as `put`.
         """
-        self._require_parent()
+        refused = self._refuse_if_closed()
+        if refused is not None:
+            return refused
         message = self._engine.message_at(physical_offset)
         if message is None:
             raise ValueError(f"no message of {self.path} begins at {physical_offset}")
@@ -323,18 +381,43 @@ class Store(Sender, Reading, Closing):
             is_4x=self.options.compat_version.is_4x,
         )
         self._desk.make_room(request.message.topic, request.queue_id + 1)
-        return self._engine.put(request)
+        return self._answer(self._engine.put(request), request.message.topic)
 
     def join_group(self, group: str) -> SubscriptionGroup:
-        """See to it that a group is known and has its retry topic; return what is known of it."""
+        """See to it that a group is known and has its retry topic; return what is known of it.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.require_open()
+        check_group(group)
         found = self._parts.note_group(group)
         self._desk.make_room(retry_topic(group), max(found.retry_queue_count, 1))
         return found
 
-    def _require_parent(self) -> None:
-        """Refuse to change anything in a fork, which has a copy of the store but not its lock."""
+    # --- open or closed ------------------------------------------------------------------------
+
+    def require_open(self) -> None:
+        """Refuse to work unless the store is open, and in this process.
+
+        Every public method that reads or writes asks this first.
+
+        Raises:
+            StoreClosedError: it is closed, or was opened before this process was forked.
+        """
+        if not self._is_open or os.getpid() != self._pid:
+            raise self._closed_error()
+
+    def _closed_error(self) -> StoreClosedError:
         if os.getpid() != self._pid:
-            raise StoreError(f"{self.path} belongs to the parent of this process; open it there")
+            # Why: a fork has a copy of the object, but neither its threads nor its lock.
+            return StoreClosedError(
+                f"{self.path} belongs to the parent of this process; use it there, or open it after"
+                " the fork"
+            )
+        return StoreClosedError(
+            f"the store {self.path} is closed; open_store({str(self.path)!r}) opens it again"
+        )
 
     def _offset_of(self, start: str | int, topic: str, queue_id: int) -> int:
         if start == "first":

@@ -1,24 +1,92 @@
-"""Tables: topics.json and consumerOffset.json of an open store, written from time to time."""
+"""Tables of an open store: written from time to time, and compared with the queues at the start."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
+from rocketlake.delay.service import DelayServices
+from rocketlake.errors import RocketLakeError, StorePoisonedError
 from rocketlake.files.service import BackgroundService
 from rocketlake.metadata.book import Book
+from rocketlake.metadata.offset_book import OffsetBook
+from rocketlake.model.queues import QueueKey
+
+log = logging.getLogger(__name__)
 
 
 class TableKeeper(BackgroundService):
-    """Writes the tables that changed, every so often and when it is closed."""
+    """Writes the tables that changed, every so often and when it is closed.
+
+    Invariant: closed before the lock of the store is released; a closed book is never written.
+    """
 
     def __init__(self, books: Sequence[Book], *, interval_ms: int) -> None:
         super().__init__("table-keeper", is_daemon=True)
         self._books = books
         self._interval_s = interval_ms / 1000
+        self._is_poisoned = False
 
     def pause_s(self) -> float:
         """Return how long to wait for the next write."""
         return self._interval_s
 
     def run_once(self) -> None:
-        """Write what changed."""
+        """Write what changed; a table that cannot be written does not hold up the others.
+
+        Raises:
+            RocketLakeError: a table could not be written.
+        """
+        try:
+            self._write()
+        except StorePoisonedError as error:
+            # Why: trying again cannot help. Puts and `close` report the same failure.
+            if not self._is_poisoned:
+                self._is_poisoned = True
+                log.warning("tables that speak of the log are not written any more: %s", error)
+
+    def run_last(self) -> None:
+        """Write what changed for the last time; raises as `run_once`, and once poisoned too.
+
+        A table that cannot be written does not hold up the others, and all are closed.
+        """
+        self._write(is_last=True)
+
+    def _write(self, *, is_last: bool = False) -> None:
+        failed: RocketLakeError | None = None
         for book in self._books:
-            book.persist()
+            try:
+                book.close() if is_last else book.persist()
+            except RocketLakeError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+
+def bring_back_progress(
+    offsets: OffsetBook, delay: DelayServices, ends: Mapping[QueueKey, int]
+) -> list[str]:
+    """Set progress beyond the end of a queue to that end; return a line for each such place.
+
+    `ends` has the next queue offset of each queue, as the start found it in log and queues. The
+    corrected tables are on the disk when this returns.
+
+    Why: the end of a log may be lost although tables are not: a broker wrote them without flushing
+    its log, files were restored from copies of different days, a damaged record cut the log. New
+    messages take the queue offsets of the lost ones, and a group that stands beyond them would
+    skip them. A queue that does not exist begins at 0.
+
+    Raises:
+        RocketLakeError: a table cannot be written.
+    """
+
+    def end_of(key: QueueKey) -> int:
+        return ends.get(key, 0)
+
+    notes = [str(excess) for excess in offsets.bring_back(end_of)]
+    # Order: on the disk before the first put. Otherwise a crash between that put and the next
+    # write of the table leaves the old progress, which no longer is beyond the queue's end.
+    if notes:
+        offsets.persist()
+    notes += delay.bring_back(end_of)
+    for note in notes:
+        log.warning("progress brought back: %s", note)
+    return notes

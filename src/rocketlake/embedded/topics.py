@@ -1,38 +1,58 @@
 """TopicDesk: topics made, changed and deleted, and the routes of messages to their queues."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from rocketlake.embedded.checks import check_new_topic
+from rocketlake.embedded.checks import OWN_TOPICS, check_new_topic
 from rocketlake.embedded.routes import Route
+from rocketlake.errors import FileAccessError, StoreClosedError
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model import topics as names
-from rocketlake.model.topics import Perm, TopicConfig
+from rocketlake.model.topics import QUEUES_MAX, Perm, TopicConfig
 
-_MANY = 65_536
+log = logging.getLogger(__name__)
 
 
 class TopicDesk:
     """The topics of a store.
 
-    `routes` has every topic that may be written; putting reads it without a lock.
+    `routes` has every topic that may be written; putting reads it without a lock. Once closed it
+    is empty and stays so, and every change is refused.
 
-    Thread-safety: any thread; changes go one after the other.
+    Thread-safety: any thread; changes go one after the other. The worker makes them, so that an
+    exception in the calling thread (Ctrl-C) leaves none half done.
 
     Durability: a change is on the disk when the call that made it has returned.
     """
 
-    def __init__(self, book: TopicBook, *, default_queues: int) -> None:
+    def __init__(self, book: TopicBook, worker: ShieldedWorker, *, default_queues: int) -> None:
         self.book = book
+        self._worker = worker
         self.routes: dict[str, Route] = {}
         self.on_change: Callable[[str], None] = lambda _: None
         """Told of every topic that changed."""
         self._default_queues = default_queues
         self._lock = threading.RLock()
+        self._is_closed = False
         for config in book.topics():
             self._set_route(config)
+
+    def start(self) -> None:
+        """Do nothing: it is ready when it is made."""
+
+    def close(self) -> None:
+        """Refuse changes from now on, and forget the routes: puts look at the store again."""
+        with self._lock:
+            self._is_closed = True
+            self.routes.clear()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError(f"{self.book.path} belongs to a store that is closed")
 
     def readable_queues(self, topic: str) -> int:
         """Return how many queues of a topic consumers may read."""
@@ -62,7 +82,13 @@ class TopicDesk:
         Raises:
             ValueError: it may not have so many.
         """
+        known = self.book.get(topic)
+        if known is None or queue_count > min(known.read_queue_count, known.write_queue_count):
+            self._worker.run(lambda: self._make_room(topic, queue_count))
+
+    def _make_room(self, topic: str, queue_count: int) -> None:
         with self._lock:
+            self._require_open()
             known = self.book.get(topic)
             if known is None:
                 check_new_topic(topic)
@@ -79,11 +105,26 @@ class TopicDesk:
                 self.update(topic, counts)
 
     def register(self, config: TopicConfig) -> Route:
-        """Keep a topic, unless there is one of that name; return its route."""
+        """Keep a topic that has messages, unless there is one of that name; return its route.
+
+        A table that cannot be written (full disk) is written later. Should the process be killed
+        before, the next start finds the topic by its messages.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        return self._worker.run(lambda: self._register(config))
+
+    def _register(self, config: TopicConfig) -> Route:
         with self._lock:
+            self._require_open()
             found = self.book.create(config)
             if found is config:
-                self._changed(config)
+                try:
+                    self.book.persist()
+                except FileAccessError as error:
+                    log.warning("topic not written yet topic=%s reason=%s", config.name, error)
+                self._show(config)
             return self.routes[config.name]
 
     def settled_route(self, topic: str) -> Route | None:
@@ -99,12 +140,23 @@ class TopicDesk:
         """
         check_new_topic(config.name)
         _check_counts(config)
+        _check_attributes(config)
+        return self._worker.run(lambda: self._create(config))
+
+    def _create(self, config: TopicConfig) -> TopicConfig:
         with self._lock:
             if self.book.get(config.name) is not None:
                 raise ValueError(
                     f"topic {config.name!r} exists; update_topic({config.name!r}, ...) changes it"
                 )
-            self.register(config)
+            self._require_open()
+            self.book.create(config)
+            try:
+                self.book.persist()
+            except BaseException:
+                self.book.delete(config.name)
+                raise
+            self._show(config)
             return config
 
     def update(self, name: str, changes: Mapping[str, object]) -> TopicConfig:
@@ -113,11 +165,23 @@ class TopicDesk:
         Raises:
             ValueError: there is no such topic, or a number is not allowed.
         """
+        return self._worker.run(lambda: self._update(name, changes))
+
+    def _update(self, name: str, changes: Mapping[str, object]) -> TopicConfig:
         with self._lock:
-            config = replace(self.require(name), **changes)
+            self._require_open()
+            before = self.require(name)
+            config = replace(before, **changes)
             _check_counts(config)
+            _check_attributes(config)
             self.book.update(config)
-            self._changed(config)
+            try:
+                # Order: on the disk before it is in force.
+                self.book.persist()
+            except BaseException:
+                self.book.update(before)
+                raise
+            self._show(config)
             return config
 
     def delete(self, name: str, drop: Callable[[], object]) -> None:
@@ -126,12 +190,20 @@ class TopicDesk:
         Raises:
             ValueError: there is no such topic.
         """
+        self._worker.run(lambda: self._delete(name, drop))
+
+    def _delete(self, name: str, drop: Callable[[], object]) -> None:
         with self._lock:
-            self.require(name)
-            # Order: no more puts, then no more queues, then no more topic. A crash in between
-            # leaves a topic without messages, never messages without a topic.
+            self._require_open()
+            config = self.require(name)
+            # Order: no more puts, then no more queues and progress, then no more topic. A crash in
+            # between leaves a topic without messages, never messages without a topic.
             self.routes.pop(name, None)
-            drop()
+            try:
+                drop()
+            except BaseException:
+                self._set_route(config)
+                raise
             self.book.delete(name)
             self.book.persist()
             self.on_change(name)
@@ -147,14 +219,14 @@ class TopicDesk:
             raise ValueError(f"there is no topic {name!r}; there are {_some(self.list())}")
         return found
 
-    def _changed(self, config: TopicConfig) -> None:
-        # Order: on the disk first; a message whose topic is lost would be lost with it.
-        self.book.persist()
+    def _show(self, config: TopicConfig) -> None:
+        """Put a topic that was made or changed in force."""
         self._set_route(config)
         self.on_change(config.name)
 
     def _set_route(self, config: TopicConfig) -> None:
-        if config.is_writable and config.write_queue_count > 0:
+        is_own = config.name in OWN_TOPICS  # a broker's table has them too
+        if config.is_writable and config.write_queue_count > 0 and not is_own:
             self.routes[config.name] = Route(config)
         else:
             self.routes.pop(config.name, None)
@@ -185,8 +257,17 @@ def _check_counts(config: TopicConfig) -> None:
     for word, count in (("read", config.read_queue_count), ("write", config.write_queue_count)):
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"queues = {count!r} is {type(count).__name__}; wanted int")
-        if not 1 <= count <= _MANY:
-            raise ValueError(f"topic {config.name!r}: {count} {word} queues; wanted 1 to {_MANY}")
+        if not 1 <= count <= QUEUES_MAX:
+            raise ValueError(
+                f"topic {config.name!r}: {count} {word} queues; wanted 1 to {QUEUES_MAX}"
+            )
+
+
+def _check_attributes(config: TopicConfig) -> None:
+    pairs: list[tuple[object, object]] = list(config.attributes.items())
+    for name, value in pairs:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"attributes has {name!r}: {value!r}; wanted str for both")
 
 
 def _some(configs: list[TopicConfig]) -> str:

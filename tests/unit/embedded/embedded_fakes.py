@@ -17,6 +17,7 @@ from rocketlake.embedded.tables import TableKeeper
 from rocketlake.embedded.topics import TopicDesk
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format.record import (
     StoredMessage,
     crc31,
@@ -103,6 +104,7 @@ class MemoryEngine:
         self.is_held_back = False
         self.is_closed = False
         self.answer: PutStatus = PutStatus.PUT_OK
+        self.late_status: PutStatus = PutStatus.PUT_OK  # of messages that are stored
         self.error: Exception | None = None
         self.lock = threading.RLock()
         self.count = 0
@@ -149,7 +151,7 @@ class MemoryEngine:
             self._append(key, _stored_of(message, key, at, self.count))
             self.count += 1
             return PutReceipt(
-                status=PutStatus.PUT_OK,
+                status=self.late_status,
                 queue_offset=at,
                 physical_offset=self.count * 100,
                 store_timestamp=request.born_timestamp,
@@ -390,12 +392,13 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
     engine = engine or MemoryEngine(**options)
     place = Place(PosixFileOps(), engine.clock, config_dir)
     book, offsets = TopicBook.load(place), OffsetBook.load(place)
-    desk = TopicDesk(book, default_queues=engine.options.default_topic_queue_nums)
+    worker = ShieldedWorker("store of a test")
+    desk = TopicDesk(book, worker, default_queues=engine.options.default_topic_queue_nums)
     groups = Groups(desk.readable_queues)
     desk.on_change = groups.topic_changed
     engine.listeners.append(groups)
     keeper = TableKeeper([book, offsets], interval_ms=5000)
-    parts = StoreParts(desk=desk, offsets=offsets, groups=groups, parts=(keeper,))
+    parts = StoreParts(desk=desk, offsets=offsets, groups=groups, parts=(keeper,), worker=worker)
     return Store(engine, parts, path=config_dir)
 
 

@@ -389,7 +389,7 @@ def test_inner_batch_that_is_none_is_listed_as_corrupt(bench):
 # --- closing --------------------------------------------------------------------------------------
 
 
-def test_closed_consumer_refuses_to_begin_and_ends_a_loop_under_way(bench):
+def test_closed_consumer_ends_loops_and_refuses_the_rest(bench):
     bench.engine.add(3)
     consumer = bench.consumer()
     seen = []
@@ -398,7 +398,9 @@ def test_closed_consumer_refuses_to_begin_and_ends_a_loop_under_way(bench):
         consumer.close()
     assert len(seen) == 1
     assert bench.progress_of() == {0: 0}
-    for use in (consumer.__iter__, consumer.poll, consumer.commit, lambda: consumer.seek(0, 1)):
+    assert list(consumer) == []
+    assert next(consumer, None) is None
+    for use in (consumer.poll, consumer.commit, consumer.lag, lambda: consumer.seek(0, 1)):
         with pytest.raises(StoreClosedError, match="group='g' topic='orders' closed"):
             use()
 

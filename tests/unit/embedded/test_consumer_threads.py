@@ -38,7 +38,7 @@ class Worker(threading.Thread):
 def until_awaited(bench: Bench, group: str = "g", count: int = 1) -> None:
     division = bench.groups.division(group, "orders")
     pause = threading.Event()
-    while division._waiting < count:
+    while division.waiting_count < count:
         pause.wait(0.001)
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from embedded_fakes import WAIT_S
 
-from rocketlake.embedded.division import Division
+from rocketlake.embedded.division import Division, Member
 from rocketlake.embedded.groups import Groups
 from rocketlake.store.ports import Arrival
 
@@ -29,94 +29,135 @@ def division(topic):
     return Division("billing", "orders", topic)
 
 
+class Joined:
+    """A member of a division, and what it heard from its last question."""
+
+    def __init__(self, division: Division, queues=None) -> None:
+        self.member = Member(queues)
+        self._division = division
+        self._held = frozenset()
+        self._serials = {}
+        division.join(self.member)
+
+    def settle(self, busy=()) -> "Joined":
+        change = self._division.settle(self.member, busy)
+        self.taken = tuple(sorted(change.held - self._held))
+        self.lost = tuple(sorted(self._held - change.held))
+        self.leaving = change.leaving
+        self.moves = {
+            queue: move.offset
+            for queue, move in change.moves.items()
+            if queue not in self.taken and self._serials.get(queue) != move.serial
+        }
+        self._serials |= {queue: move.serial for queue, move in change.moves.items()}
+        self._held = change.held
+        return self
+
+    def leave(self) -> None:
+        self._division.leave(self.member)
+
+
 def test_settle_only_member_takes_all(division):
-    member = division.join(None)
-    change = division.settle(member, busy=())
+    member = Joined(division)
+    change = member.settle()
     assert change.taken == (0, 1, 2, 3)
-    assert division.settle(member, busy=()).taken == ()
+    assert member.settle().taken == ()
 
 
 def test_settle_queue_is_taken_only_after_its_holder_let_go(division):
-    first = division.join(None)
-    division.settle(first, busy=())
-    second = division.join(None)
-    assert division.settle(second, busy=()).taken == ()
-    assert division.settle(first, busy=()).lost == (2, 3)
-    assert division.settle(second, busy=()).taken == (2, 3)
+    first = Joined(division)
+    first.settle()
+    second = Joined(division)
+    assert second.settle().taken == ()
+    assert first.settle().lost == (2, 3)
+    assert second.settle().taken == (2, 3)
 
 
 def test_settle_busy_queue_stays_until_it_is_committed(division):
-    first = division.join(None)
-    division.settle(first, busy=())
-    second = division.join(None)
-    change = division.settle(first, busy=[3])
+    first = Joined(division)
+    first.settle()
+    second = Joined(division)
+    change = first.settle(busy=[3])
     assert (change.lost, change.leaving) == ((2,), {3})
-    assert division.settle(second, busy=()).taken == (2,)
-    assert division.settle(first, busy=()).lost == (3,)
-    assert division.settle(second, busy=()).taken == (3,)
+    assert second.settle().taken == (2,)
+    assert first.settle().lost == (3,)
+    assert second.settle().taken == (3,)
 
 
 def test_leaving_queue_that_is_wanted_again_stays(division):
-    first = division.join(None)
-    division.settle(first, busy=())
-    second = division.join(None)
-    assert division.settle(first, busy=[2, 3]).leaving == {2, 3}
-    division.leave(second)
-    change = division.settle(first, busy=[2, 3])
+    first = Joined(division)
+    first.settle()
+    second = Joined(division)
+    assert first.settle(busy=[2, 3]).leaving == {2, 3}
+    second.leave()
+    change = first.settle(busy=[2, 3])
     assert (change.lost, change.leaving) == ((), frozenset())
 
 
 def test_leave_frees_queues_at_once(division):
-    first, second = division.join(None), division.join(None)
-    division.settle(first, busy=())
-    division.settle(second, busy=())
-    division.leave(first)
-    assert division.settle(second, busy=()).taken == (0, 1)
+    first, second = Joined(division), Joined(division)
+    first.settle()
+    second.settle()
+    first.leave()
+    assert second.settle().taken == (0, 1)
     assert division.member_count == 1
 
 
 def test_change_of_queue_count_divides_anew(division, topic):
-    member = division.join(None)
-    division.settle(member, busy=())
+    member = Joined(division)
+    member.settle()
     before = division.version
     topic.count = 6
     division.change()
-    assert division.version > before
-    assert division.settle(member, busy=()).taken == (4, 5)
+    assert division.version != before
+    assert member.settle().taken == (4, 5)
     topic.count = 1
     division.change()
-    assert division.settle(member, busy=()).lost == (1, 2, 3, 4, 5)
+    assert member.settle().lost == (1, 2, 3, 4, 5)
 
 
 def test_move_reaches_the_holder_only(division):
-    first, second = division.join([0, 1]), division.join([2, 3])
-    division.settle(first, busy=())
-    division.settle(second, busy=())
+    first, second = Joined(division, [0, 1]), Joined(division, [2, 3])
+    first.settle()
+    second.settle()
     division.move({0: 10, 2: 20, 7: 70})
-    assert division.settle(first, busy=()).moves == {0: 10}
-    assert division.settle(second, busy=()).moves == {2: 20}
-    assert division.settle(first, busy=()).moves == {}
+    assert first.settle().moves == {0: 10}
+    assert second.settle().moves == {2: 20}
+    assert first.settle().moves == {}
 
 
 def test_move_is_void_once_the_queue_changed_hands(division):
-    first = division.join(None)
-    division.settle(first, busy=())
+    first = Joined(division)
+    first.settle()
     division.move({3: 30})
-    second = division.join(None)
-    assert division.settle(first, busy=()).moves == {}
-    assert division.settle(second, busy=()).taken == (2, 3)
-    assert division.settle(second, busy=()).moves == {}
+    second = Joined(division)
+    assert first.settle().moves == {}
+    assert second.settle().taken == (2, 3)
+    assert second.settle().moves == {}
 
 
-def test_abandon_in_the_middle_of_anything_is_only_noted(division):
+def test_end_of_a_member_in_the_middle_of_anything_is_only_noted(division):
     """The collector may run in a thread that holds the lock."""
-    first, second = division.join(None), division.join(None)
-    division.settle(first, busy=())
-    with division._bell:
-        division.abandon(first)
+    first, second = Joined(division), Joined(division)
+    first.settle()
     before = division.version
-    assert division.settle(second, busy=()).taken == (0, 1, 2, 3)
-    assert division.version > before
+    with division._lock:
+        del first
+    assert division.version != before
+    assert second.settle().taken == (0, 1, 2, 3)
+
+
+def test_settle_that_was_not_heard_says_the_same_again(division):
+    """An exception may end the caller before it takes note."""
+    first = Joined(division)
+    first.settle()
+    Joined(division).settle()
+    division.move({0: 9})
+    unheard = division.settle(first.member, ())
+    heard = division.settle(first.member, ())
+    assert (heard.held, heard.leaving, heard.moves) == (
+        *(unheard.held, unheard.leaving, unheard.moves),
+    )
 
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -213,6 +254,16 @@ def test_division_of_a_group_and_topic_is_always_the_same(groups):
     assert groups.division("g", "orders") is groups.division("g", "orders")
     assert groups.division("h", "orders") is not groups.division("g", "orders")
     assert groups.find("nobody", "orders") is None
+
+
+def test_division_that_no_consumer_has_is_forgotten(groups):
+    for number in range(10):
+        groups.division("g", f"topic{number}")
+    kept = groups.division("g", "orders")
+    gc.collect()
+    assert groups.find("g", "topic3") is None
+    assert list(groups._table) == [("g", "orders")]
+    assert groups.find("g", "orders") is kept
 
 
 def test_topic_changed_reaches_its_divisions_only(groups):

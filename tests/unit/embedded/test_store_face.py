@@ -8,7 +8,7 @@ from embedded_fakes import MemoryEngine, bodies, open_memory_store
 
 from rocketlake.embedded.routes import Route
 from rocketlake.embedded.store import Store
-from rocketlake.errors import FileAccessError, StoreClosedError, StorePoisonedError
+from rocketlake.errors import FileAccessError, PutFailedError, StoreClosedError, StorePoisonedError
 from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata import topics as topic_table
 from rocketlake.model import flags
@@ -126,9 +126,14 @@ def test_put_retry_and_dead_letter_topics_have_one_queue(store, topic):
 
 def test_refused_message_makes_no_topic(store, engine, tmp_path):
     engine.answer = PutStatus.MESSAGE_ILLEGAL
-    assert store.put(order()).status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_async(order()).result().status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch([order()]).status is PutStatus.MESSAGE_ILLEGAL
+    for put in (
+        lambda: store.put(order()),
+        lambda: store.put_async(order()).result(),
+        lambda: store.put_batch([order()]),
+        lambda: store.put_batch_async([order()]).result(),
+    ):
+        with pytest.raises(PutFailedError, match="MESSAGE_ILLEGAL"):
+            put()
     engine.answer, engine.error = PutStatus.PUT_OK, StorePoisonedError("flush failed")
     with pytest.raises(StorePoisonedError):
         store.put(order())
@@ -139,7 +144,8 @@ def test_refused_message_makes_no_topic(store, engine, tmp_path):
 
 def test_topic_too_long_is_left_to_the_engine(store, engine):
     engine.answer = PutStatus.MESSAGE_ILLEGAL
-    assert store.put(order(topic="t" * 128)).status is PutStatus.MESSAGE_ILLEGAL
+    with pytest.raises(PutFailedError, match="MESSAGE_ILLEGAL"):
+        store.put(order(topic="t" * 128))
     assert len(engine.requests) == 1
 
 
@@ -357,7 +363,7 @@ def test_close_goes_on_when_a_part_cannot(tmp_path, monkeypatch):
     def fail(self) -> None:
         raise FileAccessError("table", "no")
 
-    monkeypatch.setattr("rocketlake.embedded.tables.TableKeeper.run_once", fail)
+    monkeypatch.setattr("rocketlake.embedded.tables.TableKeeper.run_last", fail)
     with pytest.raises(FileAccessError):
         store.close()
     assert engine.is_closed

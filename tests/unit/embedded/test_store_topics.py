@@ -3,9 +3,12 @@
 import pytest
 from embedded_fakes import MemoryEngine, bodies, open_memory_store
 
+import rocketlake
+from rocketlake.errors import DiskFullError
 from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata import topics as topic_table
 from rocketlake.model.message import Message
+from rocketlake.store import deleted_topics
 
 
 @pytest.fixture
@@ -181,3 +184,78 @@ def test_consumer_of_chosen_queues(store):
     rest = store.consumer("g", "orders", timeout=0)
     assert bodies(list(chosen)) == ["1"]
     assert sorted(bodies(list(rest))) == ["0", "2"]
+
+
+# --- topics that are made again ------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(tmp_path):
+    with rocketlake.open_store(tmp_path / "store") as opened:
+        yield opened
+
+
+def make_again(store):
+    store.delete_topic("orders")
+    store.create_topic("orders", 1)
+    for body in (b"d", b"e", b"f"):
+        assert store.put(order(body=body), 0).is_ok
+
+
+def test_message_in_hand_of_a_deleted_topic_is_not_committed(real):
+    """Its queue offset is that of a message of the new life, which the group has not seen."""
+    real.create_topic("orders", 1)
+    for body in (b"a", b"b"):
+        real.put(order(body=body), 0)
+    with real.consumer("g", "orders", timeout=0) as consumer:
+        found = iter(consumer)
+        assert [next(found).body, next(found).body] == [b"a", b"b"]
+        make_again(real)
+        assert [message.body for message in found] == [b"d", b"e", b"f"]
+    assert real.progress("g")[0].offset == 3
+
+
+def test_messages_polled_of_a_deleted_topic_are_not_committed(real):
+    real.create_topic("orders", 1)
+    for body in (b"a", b"b"):
+        real.put(order(body=body), 0)
+    with real.consumer("g", "orders") as consumer:
+        assert len(consumer.poll(10)) == 2
+        make_again(real)
+        consumer.commit()
+    with real.consumer("g", "orders") as consumer:
+        assert [message.body for message in consumer.poll(10)] == [b"d", b"e", b"f"]
+
+
+def test_progress_of_a_deleted_topic_is_gone_before_it_can_be_made_again(real, monkeypatch):
+    """A crash behind that would let the group skip messages of the new life."""
+    real.create_topic("orders", 1)
+    real.put(order(), 0)
+    with real.consumer("g", "orders") as consumer:
+        consumer.poll(1)
+        consumer.commit()
+    real.flush()
+    seen = []
+    book = real._desk.book
+    delete = book.delete
+    table = real.path / "config"
+    monkeypatch.setattr(
+        book, "delete", lambda name: seen.append(offset_table.load(table).offsets) or delete(name)
+    )
+    real.delete_topic("orders")
+    assert seen == [{}]
+
+
+def test_topic_whose_deletion_failed_can_be_written(real, monkeypatch):
+    real.create_topic("orders", 1)
+    real.put(order(body=b"a"), 0)
+
+    def fail(*_):
+        raise DiskFullError("config", 10, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deleted_topics, "write_table", fail)
+        with pytest.raises(DiskFullError):
+            real.delete_topic("orders")
+    assert real.put(order(body=b"b"), 0).queue_offset == 1
+    assert bodies(real.get("orders", 0, 0).messages) == ["a", "b"]

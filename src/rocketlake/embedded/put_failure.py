@@ -1,0 +1,112 @@
+"""PutFailedError from a receipt: what failed, where, whether it is stored, and the way out.
+
+The engine answers every put with a status, as RocketMQ does. This module is the only place where a
+status becomes an exception.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.errors import PutFailedError
+from rocketlake.store.api import PutReceipt, PutStatus
+from rocketlake.store.put_future import OnFailure, PutFuture
+
+_CLOSED: Final = "the store is closed"  # how the engine's reasons end
+_FORKED: Final = "the process forked"  # how they begin
+
+
+class _Outlook(Struct, frozen=True):
+    """What a caller can do about a status."""
+
+    way_out: str
+    retriable: bool = False
+
+
+_REPLICAS: Final = _Outlook("look at the replicas; it is stored here")
+_OUTLOOKS: Final[Mapping[PutStatus, _Outlook]] = {
+    PutStatus.FLUSH_DISK_TIMEOUT: _Outlook(
+        "store.flush() returns when it is on the disk; sync_flush_timeout is how long a put waits"
+    ),
+    PutStatus.FLUSH_SLAVE_TIMEOUT: _REPLICAS,
+    PutStatus.SLAVE_NOT_AVAILABLE: _REPLICAS,
+    PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: _Outlook(
+        "put it again when more replicas follow the log", retriable=True
+    ),
+    PutStatus.SERVICE_NOT_AVAILABLE: _Outlook(
+        "put it again when the reason is gone", retriable=True
+    ),
+    PutStatus.CREATE_MAPPED_FILE_FAILED: _Outlook(
+        "free space or allow the directory to be written, then put it again", retriable=True
+    ),
+    PutStatus.OS_PAGE_CACHE_BUSY: _Outlook(
+        "the disk is too slow for what is put; put it again later", retriable=True
+    ),
+    PutStatus.MESSAGE_ILLEGAL: _Outlook(
+        "change the message; max_message_size is the limit of sizes"
+    ),
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: _Outlook(
+        "use fewer or shorter properties, and the body for long values"
+    ),
+    PutStatus.WHEEL_TIMER_MSG_ILLEGAL: _Outlook(
+        "choose another deliver_at; timer_max_delay_sec is the limit"
+    ),
+    PutStatus.WHEEL_TIMER_FLOW_CONTROL: _Outlook(
+        "choose another deliver_at, or put it again later", retriable=True
+    ),
+    PutStatus.WHEEL_TIMER_NOT_ENABLE: _Outlook(
+        "open the store with timer_wheel_enable=True, or use delay_level"
+    ),
+    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: _Outlook("name fewer light queues"),
+}
+_UNKNOWN: Final = _Outlook("look at the log of the program")
+
+
+def put_failure(receipt: PutReceipt, path: Path, topic: str = "") -> PutFailedError:
+    """Return the error of a put that did not end with PUT_OK."""
+    outlook = _OUTLOOKS.get(receipt.status, _UNKNOWN)
+    what = f"put to topic {topic!r} of {path}" if topic else f"put to {path}"
+    reason = f": {receipt.reason}" if receipt.reason else ""
+    if receipt.is_ok:
+        state = (
+            f"it is stored at offset {receipt.physical_offset} of the log, but the put could not"
+            " promise more; putting it again would store it twice"
+        )
+    else:
+        state = "nothing was stored"
+    return PutFailedError(
+        receipt,
+        f"{what} failed with {receipt.status}{reason} ({state}). Way out: {outlook.way_out}",
+        may_be_stored=receipt.is_ok,
+        retriable=outlook.retriable and not receipt.is_ok,
+    )
+
+
+def is_of_closed_store(receipt: PutReceipt) -> bool:
+    """Tell whether a put was refused because the engine is not open in this process."""
+    if receipt.status is not PutStatus.SERVICE_NOT_AVAILABLE:
+        return False
+    return receipt.reason.endswith(_CLOSED) or receipt.reason.startswith(_FORKED)
+
+
+def raising(future: Future[PutReceipt], on_failure: OnFailure) -> Future[PutReceipt]:
+    """Return a future of the same put that raises where the receipt is not PUT_OK."""
+    if isinstance(future, PutFuture):
+        future.on_failure = on_failure
+        return future
+    # A plug-in's own kind of future.
+    answer = PutFuture()
+    answer.on_failure = on_failure
+    future.add_done_callback(lambda done: _pass_on(done, answer))
+    return answer
+
+
+def _pass_on(done: Future[PutReceipt], answer: PutFuture) -> None:
+    error = done.exception()
+    if error is None:
+        answer.answer(done.result())
+    else:
+        answer.set_exception(error)
