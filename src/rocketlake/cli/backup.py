@@ -18,9 +18,10 @@ def backup(*, store: StoreArguments, directory: str, prune: bool, verify: bool) 
     """Copy STORE to DIR; RocketMQ and RocketLake open the copy as a store.
 
     A broker may write meanwhile: the copy holds every message that STORE had when the backup
-    began. The second time only what is new is copied. Files that have expired in STORE stay in
-    DIR unless --prune is given. backup.json lists the files and their checksums. The records that
-    are copied are checked.
+    began. Where a bad record would make a start cut good ones off, the copy has all bytes as they
+    are, and a note says what would be cut. The second time only what is new is copied. Files that
+    have expired in STORE stay in DIR unless --prune is given. backup.json lists the files and their
+    checksums. The records that are copied are checked.
 
     \b
     rocketlake backup /data/store /backup/store
@@ -46,6 +47,12 @@ def _tell(report: BackupReport, directory: str) -> None:
     what = "copied" if report.is_first else "new bytes copied"
     log = f"log from {report.log_begin} to {report.log_end}"
     click.echo(f"{directory}: {copied} {what}, {report.files} files, {log}")
+    if report.cut_off is not None:
+        note(
+            f"{report.cut_off}. They are in the copy. A start of the store, or of the copy, cuts"
+            " the log there; RocketLake saves them under salvage first, RocketMQ does not."
+            f" Next: rocketlake salvage {directory}"
+        )
     if report.pruned:
         click.echo(f"{report.pruned} files removed that have expired in the source")
     if report.kept:

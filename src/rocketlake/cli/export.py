@@ -73,7 +73,7 @@ def export(
     column = BodyColumn(body)
     gc.disable()  # Why: as in dump
     with opened(store) as (view, reporter), Bars() as bars:
-        maker = RowMaker(column, is_raw=raw, on_bad_body=lambda at: _report(view, at))
+        maker = RowMaker(column, is_raw=raw, on_bad_body=lambda at, why: _report(view, at, why))
         with opened_out(out, force=force) as stream:
             sink = open_sink(shape, stream, column)
             count, left = 0, limit
@@ -128,7 +128,7 @@ def opened_out(out: str, *, force: bool) -> Iterator[IO[bytes]]:
         new.abandon()
 
 
-def _report(view: OfflineStore, physical_offset: int) -> None:
+def _report(view: OfflineStore, physical_offset: int, reason: str) -> None:
     path, position = view.log.describe(physical_offset)
-    text = "the body is not compressed as its flags say; it is exported as it is stored"
+    text = f"the body cannot be inflated and is exported as it is stored: {reason}"
     view.damage.report(path, position, text)

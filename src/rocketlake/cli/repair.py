@@ -1,6 +1,7 @@
 """`rocketlake repair`: mend what verify finds."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -51,7 +52,7 @@ def _repair(repairer: Repairer, size: int, *, dry_run: bool, yes: bool) -> int:
     if summary.is_sound:
         print_summary(out, summary)
         return 0
-    print_plan(plan)
+    print_plan(plan, repairer.root)
     if plan.is_empty or dry_run:
         return 1
     if not yes and not _is_agreed():
@@ -67,12 +68,15 @@ def _repair(repairer: Repairer, size: int, *, dry_run: bool, yes: bool) -> int:
     return 0 if summary.is_sound else 1
 
 
-def print_plan(plan: Plan) -> None:
-    """Say what will be done, and what cannot be."""
+def print_plan(plan: Plan, root: Path) -> None:
+    """Say what will be done, what cannot be, and which command comes next."""
     for text in plan.texts():
         click.echo(f"repair: {screen.printable(text)}")
     for fault in plan.hopeless:
         click.echo(f"cannot be repaired: {screen.printable(str(fault))}")
+    if plan.hopeless:
+        for text in plan.next_commands(root):
+            click.echo(f"next: {screen.printable(text)}")
 
 
 def _is_agreed() -> bool:

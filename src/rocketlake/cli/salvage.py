@@ -9,9 +9,11 @@ import msgspec
 from rich.markup import escape
 
 from rocketlake.cli.export import opened_out, shape_for
-from rocketlake.cli.opening import note
+from rocketlake.cli.opening import StoreArguments, note
 from rocketlake.cli.screen import Bars, console, printable, progress, size_text, table, time_text
 from rocketlake.embedded.opening import open_store
+from rocketlake.errors import StoreError, StoreNotFoundError
+from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
 from rocketlake.upkeep.export.writers import Format, open_sink
 from rocketlake.upkeep.salvage.salvaging import (
@@ -21,6 +23,7 @@ from rocketlake.upkeep.salvage.salvaging import (
     Summary,
     raw_source,
     salvaged,
+    uncut_log,
 )
 
 _TOPICS_MAX = 3
@@ -56,9 +59,11 @@ def salvage(
     """List, export or replay records that are in no queue of STORE any more.
 
     Where good records lie behind a bad one, a start cuts them off and saves them under
-    STORE/salvage. Replaying puts each message again, as a new record at the end of its queue, and
-    leaves out those whose unique key STORE still holds. With --from any file or directory is
-    searched for good records: of a log whose queues are gone, of a broken disk.
+    STORE/salvage. Before such a start, all good records of the log are listed and exported.
+    Replaying opens STORE, which cuts the log and saves what it cuts, and puts each saved message
+    again, as a new record at the end of its queue; it leaves out those whose unique key STORE still
+    holds. With --from any file or directory is searched for good records: of a log whose queues are
+    gone, of a broken disk.
 
     \b
     rocketlake salvage /data/store
@@ -72,16 +77,40 @@ def salvage(
     logging.basicConfig(level=logging.ERROR, format="rocketlake: %(message)s")
     if store is None and (from_ is None or replay):
         raise click.UsageError("name the STORE" + (" to replay to" if replay else ""))
-    sources = [raw_source(Path(from_))] if from_ is not None else salvaged(Path(store or ""))
-    if not sources:
-        note(f"nothing was cut off {store}, or it was removed: there is no salvage directory in it")
+    is_raw = from_ is not None
+    sources = [raw_source(Path(from_ or ""))] if is_raw else _sources_of(str(store), options_)
     if lists or not (replay or out):
         _list(sources, as_json=as_json)
     if out is not None:
         _export(sources, out, force=force)
     if replay and sources:
-        return _replay(str(store), sources, options_, force=force)
+        return _replay(str(store), sources if is_raw else None, options_, force=force)
     return 0
+
+
+def _sources_of(store: str, options: str | None) -> list[RawSource]:
+    """Return what starts of a store have saved, and its log if the next one would cut it."""
+    sources = salvaged(Path(store))
+    try:
+        with StoreArguments(store, None, options).open() as view:
+            uncut = uncut_log(view)
+    except StoreNotFoundError:
+        uncut = None  # what was saved can be used without a log
+    except StoreError as error:
+        uncut = None
+        note(f"the log was not looked at: {error}; --from {store}/commitlog reads it without STORE")
+    if uncut is not None:
+        note(
+            f"{uncut.cut_off}. The next start cuts the log there; RocketLake saves them under"
+            " salvage first, RocketMQ does not"
+        )
+        sources.append(uncut)
+    if not sources:
+        note(
+            f"nothing was cut off {store}, or it was removed: there is no salvage directory in it,"
+            " and no good record behind the end of its log"
+        )
+    return sources
 
 
 def _list(sources: Iterable[RawSource], *, as_json: bool) -> None:
@@ -117,6 +146,8 @@ def _object(source: RawSource, summary: Summary) -> dict[str, object]:
     found = {"path": str(source.path), **msgspec.to_builtins(summary)}
     if source.description is not None:
         found["cut"] = msgspec.to_builtins(source.description)
+    if source.cut_off is not None:
+        found["cut_off"] = msgspec.to_builtins(source.cut_off)
     return found
 
 
@@ -127,6 +158,8 @@ def _topics_text(summary: Summary) -> str:
 
 
 def _state(source: RawSource) -> str:
+    if source.cut_off is not None:
+        return f"{source.cut_off.records} not cut off yet"
     if source.description is None:
         return "-"
     replayed = source.description.replayed_at
@@ -148,30 +181,36 @@ def _export(sources: list[RawSource], out: str, *, force: bool) -> None:
     note(f"{count} records in {out}")
 
 
-def _replay(store: str, sources: list[RawSource], options: str | None, *, force: bool) -> int:
-    wanted = [source for source in sources if force or not source.is_replayed]
-    for source in sources:
-        if source not in wanted:
-            note(f"{source.path.name} was replayed before; --force does it again")
-    if not wanted:
-        return 0
+def _replay(
+    store: str, sources: list[RawSource] | None, options: str | None, *, force: bool
+) -> int:
+    """Put messages again: those of these sources, or (None) of what starts of the store saved."""
     if not Path(store).exists():
         note(f"there is no {store} yet: a new store is made there")
     refused = 0
     with Bars() as bars:
         opening = bars.follow("opening the store")
-        with open_store(store, options, on_progress=opening) as opened:
+        with closing_on_sigterm(), open_store(store, options, on_progress=opening) as opened:
             bars.end()
             if not opened.options.message_index_enable and not force:
                 note(f"{store} keeps no index: nothing tells which of the messages it still holds")
             replayer = Replayer(opened, force=force)
-            for source in wanted:
+            # Order: the store is open, so that what this start has cut off is among them.
+            for source in _wanted(salvaged(Path(store)) if sources is None else sources, force):
                 advance = bars.begin(f"replaying {source.path.name}", source.size)
                 report = replayer.replay(source, advance)
                 bars.end()
                 click.echo(f"{source.path}: {_report_text(report)}")
                 refused += report.refused
     return 1 if refused else 0
+
+
+def _wanted(sources: list[RawSource], force: bool) -> list[RawSource]:  # noqa: FBT001
+    wanted = [source for source in sources if force or not source.is_replayed]
+    for source in sources:
+        if source not in wanted:
+            note(f"{source.path.name} was replayed before; --force does it again")
+    return wanted
 
 
 def _report_text(report: ReplayReport) -> str:

@@ -225,8 +225,8 @@ def test_empty_store(tmp_path):
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(builder):
-    root = builder.record("[red]T[/red]").write()
-    assert "[red]T[/red]" in command.run("info", root).out
+    root = builder.record("[red]T[bold]").write()
+    assert "[red]T[bold]" in command.run("info", root).out
 
 
 def test_control_characters_do_not_reach_the_terminal(builder):

@@ -112,6 +112,21 @@ def test_repair_says_what_it_cannot_do(builder):
     assert "cannot be repaired: " in ran.out
 
 
+def test_repair_that_cannot_repair_names_the_next_command(builder):
+    """The command works as it is printed."""
+    root = builder.flip_body(5).write()
+    ran = command.run("repair", root, "--dry-run")
+    assert f"next: rocketlake salvage --from {root}/commitlog --out FILE: " in ran.out
+    out = root.parent / "rescued.jsonl"
+    assert command.run("salvage", "--from", root / "commitlog", "--out", out).code == 0
+    assert len(out.read_text().splitlines()) == len(builder.placed) - 1
+    builder.unclean().checkpoint(0, 0, 0).write()
+    ran = command.run("repair", root, "--dry-run")
+    assert f"next: rocketlake salvage {root}: " in ran.out
+    (line,) = command.run("salvage", root, "--json").lines
+    assert line["records"] == len(builder.placed) - 1
+
+
 def test_repair_of_a_store_in_use(builder):
     root = damaged(builder)
     lock = StoreLock(PosixFileOps(), root)

@@ -287,3 +287,38 @@ def test_no_record_is_found_in_a_body(tmp_path):
     outer.flip(outer.placed[1].physical_offset + 1)  # its size: the walk must search
     outer.write()
     assert [message.body for message in scanned(outer.log_path(0))] == [b"first", b"last"]
+
+
+# --- before a start cuts ---------------------------------------------------------------------
+
+
+def test_store_that_was_not_cut_yet_shows_what_its_log_holds(builder):
+    root = builder.write()
+    ran = salvage(root)
+    assert "25 good records" in ran.err
+    assert "25 not cut off yet" in ran.out
+    (line,) = salvage(root, "--json").lines
+    (raw,) = salvage("--from", root / "commitlog", "--json").lines
+    assert line.pop("cut_off")["records"] == 25
+    assert line == raw
+    assert raw["records"] == 29
+    out = root.parent / "all.jsonl"
+    salvage(root, "--out", out)
+    assert len(out.read_text().splitlines()) == 29
+
+
+def test_replay_of_a_store_that_was_not_cut_yet_brings_everything_back(builder):
+    root = builder.write()
+    ran = salvage(root, "--replay")
+    assert "25 messages put again" in ran.out
+    assert sorted(map(int, messages(root))) == [n for n in range(30) if n != DAMAGED]
+    assert salvage(root, "--replay").out == ""
+    assert sorted(map(int, messages(root))) == [n for n in range(30) if n != DAMAGED]
+
+
+def test_store_without_damage_has_nothing_to_salvage(tmp_path):
+    builder = StoreBuilder(tmp_path / "store", log_file_size=SIZE).records(30)
+    root = builder.unclean().checkpoint(0, 0, 0).torn_record(40).write()
+    ran = salvage(root)
+    assert ran.out == ""
+    assert "no good record behind the end of its log" in ran.err

@@ -9,6 +9,9 @@
 4. While it is worked on, the copy has the mark of an unclean stop, and `backup.json` says so. A
    crash leaves what was there before, and the next run goes on.
 5. The source is only read, and its `lock` never touched.
+6. Where a start would cut good records off the log, the copy is not recovered: that would cut them
+   off here. All bytes are copied as they are, the mark of an unclean stop too, and the report says
+   what a start would cut. Files from the cut on are copied whole, and anew by the next backup.
 """
 
 from collections.abc import Callable
@@ -34,6 +37,7 @@ from rocketlake.upkeep.backup.files import BackupFiles
 from rocketlake.upkeep.backup.manifest import Manifest
 from rocketlake.upkeep.backup.settling import Kind, settle
 from rocketlake.upkeep.backup.steps import StoreCopier, log_parts
+from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
 from rocketlake.version import __version__
 
 _TABLE_SIZE_MAX: Final = 256 << 20
@@ -48,6 +52,7 @@ _UNKNOWN_VARIANTS: Final = frozenset(
     {
         "RocksDB consume queues",
         "RocksDB config tables",
+        "RocksDB message database",
         "DLedger log",
         "tiered storage",
         "compaction topics",
@@ -61,7 +66,7 @@ _KNOWN_NAMES: Final = frozenset(
         *(names.COMMIT_LOG, names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.INDEX),
         *(names.CONSUME_QUEUE_EXT, names.CONFIG, names.CHECKPOINT, names.ABORT, names.LOCK),
         *(names.TIMER_LOG, names.TIMER_WHEEL, names.EPOCHS, names.ABORT + names.BACKUP_SUFFIX),
-        *(manifests.NAME, SALVAGE, INVENTORY),
+        *(manifests.NAME, SALVAGE, INVENTORY, names.ROCKSDB_MESSAGES),
     }
 )
 
@@ -77,6 +82,8 @@ class BackupReport(Struct, frozen=True, kw_only=True):
     pruned: int
     kept: int
     """Files that have expired in the source and are still here."""
+    cut_off: CutOff | None = None
+    """Good records of the copy that a start would cut off."""
 
 
 class Listener(Struct, frozen=True):
@@ -122,13 +129,19 @@ class Backup:
         with self._open_source() as view:
             self._check_source(view)
             end = view.max_offset
+            cut_off = find_cut_off(view)
             self._check_log(view, former, end, prune=prune)
             begun = self._begin(view, former, started_at)
             files = self._open_files(view, begun, end)
-            copier = StoreCopier(view, files, end, prune=prune)
+            copier = StoreCopier(view, files, end, prune=prune, as_is=cut_off is not None)
             self._copy(view, copier, files, tables)
-            self._settle(view, copier, end)
+            if cut_off is None:
+                self._settle(view, copier, end)
+            elif self._is_quiet(view):
+                AbortMark(self._ops, self._target).remove()
         done = self._finish(begun, files, end, scan_all=verify)
+        if cut_off is not None:
+            cut_off = self._check_cut_off(cut_off)
         if verify:
             self._verify(done)
         return BackupReport(
@@ -139,7 +152,23 @@ class Backup:
             files=len(done.files),
             pruned=copier.pruned,
             kept=copier.kept,
+            cut_off=cut_off,
         )
+
+    def _check_cut_off(self, wanted: CutOff) -> CutOff:
+        """Return what lies behind the end of the copy.
+
+        Raises:
+            StoreError: it is less than the source had.
+        """
+        with OfflineStore(self._target, ops=self._ops) as copy:
+            found = find_cut_off(copy)
+        if found is None or found.records < wanted.records:
+            raise StoreError(
+                f"{wanted}, but {0 if found is None else found.records} in the copy: the log of"
+                f" {self._source} was cut meanwhile; the copy is left as it is"
+            )
+        return found
 
     def _now_text(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat("T", "seconds")
@@ -212,11 +241,19 @@ class Backup:
                 )
         if former.state == "complete" and self._goes_on(former):
             raise StoreError(
-                f"{self._target} was opened and written to since: its log goes on behind"
-                f" {former.log_end}{elsewhere}"
+                f"{self._target} was opened and written to since: its log is not as it was left"
+                f" behind {former.log_end}{elsewhere}"
             )
 
     def _goes_on(self, former: Manifest) -> bool:
+        """Tell whether the copy's log was changed behind its end."""
+        as_is = [file for file in former.files if file.rebuilt and file.is_of_log]
+        if as_is:
+            return any(
+                checksum(self._ops, self._target / file.path, file.bytes)
+                != (file.bytes, file.crc32)
+                for file in as_is
+            )
         with OfflineStore(self._target, ops=self._ops) as copy:
             return copy.log.has_more(former.log_end)
 
@@ -261,7 +298,7 @@ class Backup:
         epochs = view.directory.read_small(names.EPOCHS)
         copier.copy_queues()
         copier.copy_ext()
-        copier.copy_index(with_last=self._is_quiet(view))
+        copier.copy_index(with_last=copier.as_is or self._is_quiet(view))
         copier.copy_timer()
         copier.copy_salvage()
         for name, data in (tables | self._read_tables(is_progress=False)).items():

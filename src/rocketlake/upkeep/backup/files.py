@@ -28,6 +28,8 @@ class Growing(Struct, frozen=True):
     size: int
     end: int
     """How many of its bytes count."""
+    base_offset: int
+    """The offset of its first byte."""
 
 
 class BackupFiles:
@@ -85,8 +87,9 @@ class BackupFiles:
             if self.ops.stat(file.source) is None:
                 return False  # it expired meanwhile
             raise
+        path, place = self.target / file.name, self._place_of(file, known)
         try:
-            writer = self._open(file, known)
+            writer = self._open(file, known, place)
             try:
                 copied = self._copy(reader, writer, (covered, file.end), crc)
                 writer.sync()
@@ -96,17 +99,26 @@ class BackupFiles:
             reader.close()
         if copied.end < file.end:
             raise StoreError(f"{file.source} ends at {copied.end}: it was cut while it was copied")
+        if place != path:
+            self.ops.rename(place, path)
+            self.ops.sync_dir(path.parent)
         self._note(file.name, file.size, file.end, copied.crc)
         return True
 
-    def _open(self, file: Growing, known: CopiedFile | None) -> Writer:
+    def _place_of(self, file: Growing, known: CopiedFile | None) -> Path:
+        """Return where to write a file: beside one that is to be taken anew, else in place."""
         path = self.target / file.name
-        self.make_dir(path.parent)
+        former = self.former.get(file.name)
+        is_anew = known is None and former is not None and self.ops.stat(path) is not None
+        return path.with_name(path.name + _PART) if is_anew else path
+
+    def _open(self, file: Growing, known: CopiedFile | None, place: Path) -> Writer:
+        self.make_dir(place.parent)
         if known is not None:
-            return self.ops.open_writer(path)
-        self.ops.unlink(path)
-        writer = self.ops.create(path, file.size, is_sparse=True)
-        self.ops.sync_dir(path.parent)
+            return self.ops.open_writer(place)
+        self.ops.unlink(place)
+        writer = self.ops.create(place, file.size, is_sparse=True)
+        self.ops.sync_dir(place.parent)
         return writer
 
     def _copy(self, reader: Reader, writer: Writer, part: tuple[int, int], crc: int) -> Copied:
@@ -136,8 +148,11 @@ class BackupFiles:
 
     # --- files that are replaced -----------------------------------------------------------------
 
-    def replace(self, source: Path, name: str) -> bool:
-        """Copy a file whole; False if the source's is gone."""
+    def replace(self, source: Path, name: str, *, is_passing: bool = False) -> bool:
+        """Copy a file whole; False if the source's is gone.
+
+        `is_passing`: the next backup takes it anew.
+        """
         entry = self.ops.stat(source)
         if entry is None:
             return False
@@ -157,7 +172,7 @@ class BackupFiles:
             reader.close()
         self.ops.rename(part, path)
         self.ops.sync_dir(path.parent)
-        self._note(name, entry.size, entry.size, copied.crc)
+        self._note(name, entry.size, entry.size, copied.crc, rebuilt=is_passing)
         return True
 
     def replace_unless_final(self, source: OffsetFile | Entry, name: str, *, is_last: bool) -> bool:
@@ -197,8 +212,10 @@ class BackupFiles:
         finally:
             reader.close()
 
-    def _note(self, name: str, size: int, covered: int, crc: int) -> None:
-        self.copied[name] = CopiedFile(path=name, size=size, bytes=covered, crc32=crc)
+    def _note(self, name: str, size: int, covered: int, crc: int, *, rebuilt: bool = False) -> None:
+        self.copied[name] = CopiedFile(
+            path=name, size=size, bytes=covered, crc32=crc, rebuilt=rebuilt
+        )
 
     # --- files that go ---------------------------------------------------------------------------
 
@@ -229,7 +246,9 @@ class BackupFiles:
             entry = self.ops.stat(path)
             assert entry is not None, "nobody removes files of a backup meanwhile"
             known = self.copied.get(name) or self.former.get(name)
-            if known is not None and known.size == entry.size and _is_grown(name):
+            # Why: what recovery made the last time, it may have gone on with this time.
+            is_ours = known is not None and known.rebuilt and name not in self.copied
+            if known is not None and known.size == entry.size and _is_grown(name) and not is_ours:
                 found.append(known)
                 continue
             covered, crc = checksum(self.ops, path, entry.size)

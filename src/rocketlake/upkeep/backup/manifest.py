@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
+from rocketlake.format import names
 from rocketlake.upkeep.export.new_file import NewFile
 
 NAME: Final = "backup.json"
@@ -27,7 +28,12 @@ class CopiedFile(Struct, frozen=True, kw_only=True):
     bytes: int
     crc32: int
     rebuilt: bool = False
-    """It is not the source's: the log gave it."""
+    """The next backup takes it anew: the log gave it, or it lies behind where the log is cut."""
+
+    @property
+    def is_of_log(self) -> bool:
+        """Tell whether it is a file of the commit log."""
+        return self.path.startswith(f"{names.COMMIT_LOG}/")
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

@@ -19,13 +19,24 @@ def log_parts(view: OfflineStore, end: int) -> Iterator[Growing]:
     for file in view.log.files:
         if file.base_offset <= end:
             name = f"{names.COMMIT_LOG}/{offset_name(file.base_offset)}"
-            yield Growing(file.path, name, file.size, min(end - file.base_offset, file.size))
+            covered = min(end - file.base_offset, file.size)
+            yield Growing(file.path, name, file.size, covered, file.base_offset)
 
 
 class StoreCopier:
     """Copies what a view shows; the log up to a fixed end."""
 
-    def __init__(self, view: OfflineStore, files: BackupFiles, end: int, *, prune: bool) -> None:
+    def __init__(
+        self,
+        view: OfflineStore,
+        files: BackupFiles,
+        end: int,
+        *,
+        prune: bool,
+        as_is: bool = False,
+    ) -> None:
+        """With `as_is`, log and queues are copied as their files are, behind the end too."""
+        self.as_is = as_is
         self._view = view
         self._files = files
         self._end = end
@@ -38,10 +49,14 @@ class StoreCopier:
 
     def copy_log(self) -> None:
         """Copy the log up to the end; files that expire meanwhile are left out."""
-        wanted = list(log_parts(self._view, self._end))
+        last = self._view.log.limit if self.as_is else self._end
+        wanted = list(log_parts(self._view, last))
         self._files.make_dir(self._files.target / names.COMMIT_LOG)
         for part in wanted:
-            self._files.grow(part)
+            if self.as_is and part.base_offset + part.size > self._end:
+                self._files.replace(part.source, part.name, is_passing=True)
+            else:
+                self._files.grow(part)
         first = min((part.name for part in wanted), default="")
         self._drop_others(names.COMMIT_LOG, {part.name for part in wanted}, first)
 
@@ -58,11 +73,14 @@ class StoreCopier:
             self._drop_queues(family, queues)
 
     def _copy_queue(self, family: str, key: QueueKey, queue: QueueView) -> None:
-        parts = list(_queue_parts(family, key, queue))
-        if any(self._files.is_other(part) for part in parts):
+        parts = list(_queue_parts(family, key, queue, as_is=self.as_is))
+        if self.as_is:
+            for part in parts:
+                self._files.replace(part.source, part.name, is_passing=True)
+        elif any(self._files.is_other(part) for part in parts):
             for name in self._names_in(_queue_name(family, key)):
                 self._files.forget(name)
-        for part in parts:
+        for part in () if self.as_is else parts:
             self._files.grow(part)
         first = min((part.name for part in parts), default="")
         if parts:
@@ -168,13 +186,14 @@ def _queue_name(family: str, key: QueueKey) -> str:
     return f"{family}/{key.topic}/{key.queue_id}"
 
 
-def _queue_parts(family: str, key: QueueKey, queue: QueueView) -> Iterator[Growing]:
+def _queue_parts(family: str, key: QueueKey, queue: QueueView, *, as_is: bool) -> Iterator[Growing]:
     """Yield the files of a queue, each up to the last unit that points into the log."""
     end = queue.end_index * queue.kind.unit_size
     for file in queue.files:
-        if file.base_offset < end:
+        if as_is or file.base_offset < end:
             name = f"{_queue_name(family, key)}/{file.path.name}"
-            yield Growing(file.path, name, file.size, min(end - file.base_offset, file.size))
+            covered = min(end - file.base_offset, file.size)
+            yield Growing(file.path, name, file.size, covered, file.base_offset)
 
 
 def _index_name(entry: Entry) -> str:

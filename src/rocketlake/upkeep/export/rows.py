@@ -52,8 +52,8 @@ COLUMNS: Final = Row.__struct_fields__
 class RowMaker:
     """Makes rows of records.
 
-    `on_bad_body` is told the physical offset of a record whose compressed body cannot be inflated:
-    it is exported as stored.
+    `on_bad_body` gets the physical offset of a record whose compressed body cannot be inflated, and
+    the reason: the body is exported as stored.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RowMaker:
         body: BodyColumn = BodyColumn.BYTES,
         *,
         is_raw: bool = False,
-        on_bad_body: Callable[[int], None] | None = None,
+        on_bad_body: Callable[[int, str], None] | None = None,
     ) -> None:
         self.body = body
         self._is_raw = is_raw
@@ -116,7 +116,7 @@ class RowMaker:
         if sys_flag & COMPRESSED and not self._is_raw:
             try:
                 body = inflate(body, sys_flag)
-            except ValueError:
+            except ValueError as error:
                 if self._on_bad_body is not None:
-                    self._on_bad_body(physical_offset)
+                    self._on_bad_body(physical_offset, str(error))
         return body.decode("utf-8", "replace") if self.body is BodyColumn.TEXT else body

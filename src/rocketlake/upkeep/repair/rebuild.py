@@ -111,6 +111,7 @@ def rebuild_queues(
         Catalog({queue.key.topic for queue in store.queues if queue.is_batch}),
         delay_levels_ms=store.delays_ms,
         has_light_queues=any(is_lmq(key.topic) for key in wanted),
+        deleted=lambda: store.deleted,
     )
     bits = filter_bits(store.root / names.CONFIG) if _has_ext(store) else None
     readers = Readers(ops)
@@ -122,7 +123,9 @@ def rebuild_queues(
         if bits is not None:
             bits.dispatch(part)
         records = Round(columns, dispatch_columns(columns), part.bitmaps)
-        records.rows = _wanted_rows(records, wanted)
+        # Order: before gaps are looked for, which earlier lives of topics must not count as.
+        rows = store.deleted.later_rows(columns, records.codes, records.topics, records.rows)
+        records.rows = _wanted_rows(records, rows, wanted)
         return records
 
     try:
@@ -215,9 +218,8 @@ def queue_shape(store: Layout) -> QueueShape:
     )
 
 
-def _wanted_rows(records: Round, wanted: Mapping[QueueKey, int]) -> Rows:
+def _wanted_rows(records: Round, rows: Rows, wanted: Mapping[QueueKey, int]) -> Rows:
     """Return the rows of the queues that are made, without those of a topic's earlier life."""
-    rows = records.rows
     queue_ids = records.columns["queue_id"][rows]
     codes = records.codes[rows]
     both = codes.astype(np.int64) << 32 | queue_ids.astype(np.uint32)

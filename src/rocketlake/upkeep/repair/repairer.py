@@ -29,6 +29,7 @@ from rocketlake.store.inventory import InventoryFile
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.repair.rebuild import Machine, index_shape, rebuild_index, rebuild_queues
 from rocketlake.upkeep.repair.swapping import Workshop, copy_file, finish_interrupted
+from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
 from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.judging import Judge
 from rocketlake.upkeep.verify.places import Layout
@@ -36,6 +37,7 @@ from rocketlake.upkeep.verify.tables import DECODERS
 from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions, VerifySummary
 
 _QUEUE_KINDS: Final = {Kind.UNIT, Kind.LACKS_UNITS, Kind.QUEUE_FILE, Kind.EXTENSION}
+_LOG_KINDS: Final = {Kind.LOG_FILE, Kind.RECORD, Kind.LOG_END}
 _INDEX_KINDS: Final = {Kind.INDEX, Kind.LACKS_KEYS}
 _ZEROS: Final = bytes(1 << 20)
 
@@ -60,6 +62,8 @@ class Plan(Struct, kw_only=True):
     tables: list[str] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
     hopeless: list[Fault] = field(default_factory=list)
+    cut_off: CutOff | None = None
+    """Good records behind a bad one that a start would cut off."""
 
     @property
     def is_empty(self) -> bool:
@@ -79,6 +83,33 @@ class Plan(Struct, kw_only=True):
         if self.checkpoint is not None:
             yield "the checkpoint is set back to what the log holds"
 
+    def next_commands(self, root: Path) -> Iterator[str]:
+        """Say what to do about what cannot be repaired: a command, and what it does."""
+        kinds = {fault.kind for fault in self.hopeless}
+        if self.cut_off is not None:
+            yield (
+                f"rocketlake salvage {root}: lists the good records behind the bad one, which a"
+                " start would cut off; --out FILE exports them, --replay opens the store and puts"
+                " them again"
+            )
+        elif kinds & _LOG_KINDS:
+            yield (
+                f"rocketlake salvage --from {root / names.COMMIT_LOG} --out FILE: exports every"
+                " good record of the log; take damaged ones from a replica or a backup"
+            )
+        if kinds & _QUEUE_KINDS:
+            yield (
+                f"rocketlake export {root} FILE: writes the messages that can be read; a queue that"
+                " cannot be built anew is right again when its damaged records have expired"
+            )
+        if Kind.TABLE in kinds:
+            yield (
+                f"put a good copy of the table into {root / names.CONFIG}, from a backup; a start"
+                " refuses a table that it cannot read, and makes a new one where there is none"
+            )
+        if Kind.PROGRESS in kinds:
+            yield "store.reset_offsets(group, topic, 'last'): lets the group go on at the end"
+
 
 class Repairer:
     """Repairs one store; the lock is held from `start` to `close`."""
@@ -95,7 +126,7 @@ class Repairer:
     ) -> None:
         """`what` is `all`, `queues` or `index`."""
         self._open = open_store
-        self._root = root
+        self.root = root
         self._what = what
         self._options = VerifyOptions(jobs=jobs, is_locked=True)
         self._machine = Machine(ops or PosixFileOps(), clock or SystemClock())
@@ -112,8 +143,9 @@ class Repairer:
             StoreNotFoundError: there is no store.
             StoreLockedError: somebody has the store open.
         """
-        with self._open():
-            pass  # a path that is no store gets no lock file
+        with self._open() as store:  # a path that is no store gets no lock file
+            log_dirs = store.directory.log_dirs
+        self._lock = StoreLock(self._machine.ops, self.root, log_dirs)
         self._lock.acquire()
 
     def close(self) -> None:
@@ -122,7 +154,7 @@ class Repairer:
 
     def finish_interrupted(self) -> list[Path]:
         """Bring a repair that was interrupted to its end."""
-        return finish_interrupted(self._machine.ops, self._root)
+        return finish_interrupted(self._machine.ops, self.root)
 
     def verify(self, on_bytes: Callable[[int], None] | None = None) -> tuple[VerifySummary, Plan]:
         """Check the store, and plan what to do."""
@@ -130,13 +162,16 @@ class Repairer:
             self._is_4x = store.traits.is_4x
             verifier = Verifier(store, self._options)
             summary = verifier.run(on_bytes=on_bytes)
+            cut_off = find_cut_off(store)
         assert verifier.layout is not None, "verify has run"
         assert verifier.judge is not None, "verify has run"
         self._found = verifier.layout
         self._has_keys = summary.keys > 0
         self.faults = verifier.ledger.faults
         planner = _Planner(verifier.layout, verifier.judge, self._what, self._machine.ops)
-        return summary, planner.plan(self.faults)
+        plan = planner.plan(self.faults)
+        plan.cut_off = cut_off
+        return summary, plan
 
     def act(self, plan: Plan, on_bytes: Callable[[int], None] | None = None) -> Path:
         """Do what was planned; return the directory with the copies of what was replaced.
@@ -146,18 +181,18 @@ class Repairer:
         """
         assert self._found is not None, "what is wrong is known"
         found, machine = self._found, self._machine
-        shop = Workshop.make(machine.ops, self._root, machine.clock)
+        shop = Workshop.make(machine.ops, self.root, machine.clock)
         places: list[str] = []
         if plan.queues:
             rebuild_queues(found, plan.queues, shop.new, machine, on_bytes=on_bytes)
-            places += _queue_places(machine.ops, self._root, shop.new, plan.queues)
+            places += _queue_places(machine.ops, self.root, shop.new, plan.queues)
         if plan.index:
             if self._has_keys:
                 rebuild_index(found, shop.new / names.INDEX, machine, on_bytes=on_bytes)
             places.append(names.INDEX)  # without keys it only goes: a start makes an empty one
         for name in plan.tables:
             place = f"{names.CONFIG}/{name}"
-            copy_file(machine.ops, backup_path(self._root / place), shop.new / place)
+            copy_file(machine.ops, backup_path(self.root / place), shop.new / place)
             places.append(place)
         if plan.checkpoint is not None:
             machine.ops.mkdirs(shop.new)
@@ -170,7 +205,7 @@ class Repairer:
 
     def _patch(self, patch: Patch, shop: Workshop) -> None:
         ops = self._machine.ops
-        InventoryFile(ops, self._root).remove()
+        InventoryFile(ops, self.root).remove()
         saved = shop.old / names.COMMIT_LOG / f"{patch.path.name}@{patch.position}"
         copy_file(ops, patch.path, saved, (patch.position, patch.size))
         writer = ops.open_writer(patch.path)
@@ -291,6 +326,7 @@ class _Planner:
             min(max(page.index_timestamp, 0), newest),
             min(max(page.primary_flushed_offset, 0), end),
             min(max(page.confirm_offset, 0), end),
+            min(max(page.queue_physical_offset, 0), end),
         )
 
     def _patches(self) -> Iterator[Patch]:

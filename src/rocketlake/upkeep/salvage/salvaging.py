@@ -1,7 +1,8 @@
 """Records that a start cut off, or that lie in files without a store: listed and put again.
 
 1. `<store>/salvage/<time>/` is what a start saved before it cut the log: files named by the offset
-   of their first byte, and `salvage.json`.
+   of their first byte, and `salvage.json`. Before that start the same records are in the log,
+   behind a bad one.
 2. Replaying puts each message again, as a new record at the end of its queue: topic, queue,
    properties, body and birth are those of the old one. One whose unique key the store still has is
    left out, so that a second try repeats nothing.
@@ -19,7 +20,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.embedded.store import Store
-from rocketlake.errors import StoreError, StoreNotFoundError
+from rocketlake.errors import PutFailedError, Receipt, StoreError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format import names
 from rocketlake.format.names import parse_offset_name
@@ -27,9 +28,10 @@ from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model import properties as property_names
 from rocketlake.model import topics
 from rocketlake.model.flags import enters_queue
-from rocketlake.store.api import PutReceipt
+from rocketlake.store.offline import OfflineStore
 from rocketlake.store.salvage import DESCRIPTION, SALVAGE
 from rocketlake.upkeep.export.new_file import NewFile
+from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
 from rocketlake.upkeep.salvage.raw_records import RawFile
 
 _DESCRIPTION_MAX: Final = 1 << 20
@@ -66,12 +68,20 @@ class RawSource:
     """Files with bytes of a log that belong together: a salvage directory, or what was named."""
 
     def __init__(
-        self, ops: FileOps, path: Path, files: list[RawFile], description: Description | None
+        self,
+        ops: FileOps,
+        path: Path,
+        files: list[RawFile],
+        description: Description | None,
+        *,
+        cut_off: CutOff | None = None,
     ) -> None:
         self._ops = ops
         self.path = path
         self.files = files
         self.description = description
+        self.cut_off = cut_off
+        """Of a log that was not cut yet: what the next start would cut off."""
 
     @property
     def size(self) -> int:
@@ -146,6 +156,19 @@ def salvaged(store: Path, ops: FileOps | None = None) -> list[RawSource]:
             ]
             found.append(RawSource(ops, place.path, files, _describe(ops, place.path)))
     return found
+
+
+def uncut_log(view: OfflineStore) -> RawSource | None:
+    """Return the log of a store whose next start would cut good records off; None if it would not.
+
+    All good records of the log are in it, those before the cut too, as in `raw_source`.
+    """
+    cut_off = find_cut_off(view)
+    if cut_off is None:
+        return None
+    ops = view.directory.ops
+    files = [RawFile(ops, file.path, file.base_offset) for file in view.log.files]
+    return RawSource(ops, files[0].path.parent, files, None, cut_off=cut_off)
 
 
 def raw_source(path: Path, ops: FileOps | None = None) -> RawSource:
@@ -231,15 +254,16 @@ class Replayer:
 
     def _put(self, message: StoredMessage, report: ReplayReport) -> None:
         try:
-            receipt = self._store.put_again(message)
+            reason = _refusal(self._store.put_again(message))
         except ValueError as error:
             reason = str(error)
-        else:
-            if receipt.is_ok:
-                report.put += 1
-                report.keyless += not message.unique_key
-                return
-            reason = _refusal(receipt)
+        except PutFailedError as error:
+            reason = _refusal(error.receipt)
+        # One that is stored but not on the disk yet counts: `flush` at the end waits for it.
+        if not reason:
+            report.put += 1
+            report.keyless += not message.unique_key
+            return
         report.refused += 1
         place = f"{message.topic} queue {message.queue_id} offset {message.queue_offset}"
         report.first_refusal = report.first_refusal or f"{place}: {reason}"
@@ -261,5 +285,8 @@ def is_replayable(message: StoredMessage) -> bool:
     return enters_queue(message.sys_flag) and not topics.is_system_topic(message.topic)
 
 
-def _refusal(receipt: PutReceipt) -> str:
+def _refusal(receipt: Receipt) -> str:
+    """Return why a message was refused; nothing if it is stored."""
+    if receipt.physical_offset >= 0:
+        return ""
     return f"{receipt.status}{': ' if receipt.reason else ''}{receipt.reason}"

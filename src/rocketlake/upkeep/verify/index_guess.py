@@ -9,6 +9,7 @@ from rocketlake.format.index import ENTRY_DTYPE, IndexHeader, entry_position
 
 GUESS_MAX: Final = 64 << 20  # beyond this, damage must not cost minutes
 _LEAST: Final = 0.6  # of the entries
+_WORK_MAX: Final = 10_000_000  # entries that are looked at for all slot counts together
 
 
 def guess_slots(data: bytes) -> int | None:
@@ -43,7 +44,8 @@ def _candidates(data: bytes, header: IndexHeader) -> list[int]:
     last = header.entries_used - 1
     if 0 <= last < count:
         fits[: count - last] |= places[last:] == header.end_physical_offset
-    return [first + 5 * int(i) for i in np.flatnonzero(fits)[:1000]]
+    tries = min(1000, _WORK_MAX // max(min(header.entries_used, count), 1))
+    return [first + 5 * int(i) for i in np.flatnonzero(fits)[:tries]]
 
 
 def _score(data: bytes, header: IndexHeader, slots: int) -> float:

@@ -14,6 +14,7 @@ from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.places import IndexPlace
 
 _READ: Final = 8 << 20
+_FAULTS_MAX: Final = 1000  # of one file; the rest is only counted
 _NOT_ZERO: Final = "bytes that are not zero where no entry is"
 
 Int32s = npt.NDArray[np.int32]
@@ -68,18 +69,26 @@ class _IndexPiece:
         self._place = place
         self._readers = readers
         self._faults: list[Fault] = []
+        self._more = 0
 
     def run(self) -> list[Fault]:
+        """Check the file; a file in which everything is wrong gives a bounded number of faults."""
+        self._check()
+        if self._more:
+            self._faults.append(self._made(0, f"{self._more} more faults are not listed"))
+        return self._faults
+
+    def _check(self) -> None:
         place = self._place
+        if place.header.entry_count > place.count:
+            self._fault(36, f"{place.header.entry_count - 1} entries do not fit into the file")
         if place.count <= 1:
             if not place.is_growing:
                 self._check_empty()
                 self._check_zeros(layout.INDEX_HEADER_SIZE)
-            return self._faults
+            return
         fields = ("key_hash", "physical_offset", "previous")
         hashes, places, previous = _entries(place, self._readers, *fields)
-        if len(hashes) < place.count - 1:
-            self._fault(place.size, f"{place.count - 1} entries do not fit into the file")
         if len(hashes):
             self._check_order(places)
             self._check_chains(hashes, previous)
@@ -87,7 +96,6 @@ class _IndexPiece:
         self._check_zeros(place.position(0), place.position(1))
         if not place.is_growing:
             self._check_zeros(place.position(place.count))
-        return self._faults
 
     def _check_empty(self) -> None:
         """A file without entries repeats in its header where the one before it ended."""
@@ -101,15 +109,15 @@ class _IndexPiece:
             self._fault(0, "the header of a file without entries names some")
 
     def _fault(self, position: int, text: str) -> None:
+        if len(self._faults) < _FAULTS_MAX:
+            self._faults.append(self._made(position, text))
+        else:
+            self._more += 1
+
+    def _made(self, position: int, text: str) -> Fault:
         path = self._place.path
-        fault = Fault(
-            str(path),
-            position,
-            f"index file {path.name}: {text}",
-            kind=Kind.INDEX,
-            about=path.name,
-        )
-        self._faults.append(fault)
+        reason = f"index file {path.name}: {text}"
+        return Fault(str(path), position, reason, kind=Kind.INDEX, about=path.name)
 
     def _check_order(self, places: Int64s) -> None:
         for row in np.flatnonzero(places[1:] < places[:-1]).tolist():

@@ -34,6 +34,7 @@ class Judge:
         self._ops = PosixFileOps()
         self.deleted_topics: dict[str, int] = {}
         self.earlier: Counter[int] = Counter()
+        self.earlier_records = 0  # of earlier lives, by the table of deleted topics
         for report in reports:
             # A first unit that no record confirms says nothing about where its queue began.
             self.earlier.update(
@@ -131,6 +132,20 @@ class Judge:
             self._ledger.add(report.seats.faults)
             self._ledger.add(self._suspects(report))
         self._ledger.add(self._lacks())
+        self._count_deleted()
+        if self._store.earlier_queues:
+            named = ", ".join(f"{q.topic}/{q.queue_id}" for q in self._store.earlier_queues[:5])
+            note = f"a start removes queues that the deletion of their topic left: {named}"
+            self._ledger.pending.add(Pending(notes=[note]))
+
+    def _count_deleted(self) -> None:
+        """Count records that a deletion took: of a topic that is gone, or of an earlier life."""
+        for report in self.reports:
+            for topic, count in report.seats.deleted.items():
+                if self._is_deleted(topic):
+                    self.deleted_topics[topic] = self.deleted_topics.get(topic, 0) + count
+                else:
+                    self.earlier_records += count
 
     def _suspects(self, report: LogReport) -> Iterator[Fault]:
         file = self._store.log_files[report.number]

@@ -19,7 +19,43 @@ _PART: Final = 65_536
 _AHEAD: Final = 64
 _MANY: Final = 8
 _TRIES_MAX: Final = 1000
+_SWITCHES_MAX: Final = 100  # a store is not handed to and fro more often within a log file
 _SECOND_MS: Final = 1000
+
+
+class Keys(Struct, frozen=True):
+    """Keys and tags of records, in the order of the log: four arrays of one length."""
+
+    hashes: Int32s
+    places: Int64s
+    """Where the records begin."""
+    times: Int64s
+    """When they were stored."""
+    is_tag: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def first(self, count: int) -> "Keys":
+        """Return the first ones."""
+        return self._only(slice(count))
+
+    def behind(self, count: int) -> "Keys":
+        """Return them without the first ones."""
+        return self._only(slice(count, None))
+
+    def without_tags(self) -> "Keys":
+        """Return those that every release indexes."""
+        return self._only(~self.is_tag) if self.is_tag.any() else self
+
+    def find_tag(self, entry: tuple[int, int]) -> int | None:
+        """Return which of them is the tag that an entry, its hash and offset, stands for."""
+        begin, end = np.searchsorted(self.places, [entry[1], entry[1] + 1]).tolist()
+        same = self.is_tag[begin:end] & (self.hashes[begin:end] == entry[0])
+        return begin + int(np.argmax(same)) if same.any() else None
+
+    def _only(self, which: "slice | npt.NDArray[np.bool_]") -> "Keys":
+        return Keys(self.hashes[which], self.places[which], self.times[which], self.is_tag[which])
 
 
 class MissingKeys(Struct):
@@ -48,7 +84,12 @@ class KeyReport(Struct):
 
 
 class KeyCursor:
-    """Goes along the entries of all index files as keys come."""
+    """Goes along the entries of all index files as keys come.
+
+    RocketMQ 5.5 indexes the tag of a record behind its keys, earlier releases do not, and a store
+    may have been written by both. So tags are expected until one is not there, and again from the
+    first one on that is: what lacks is never a tag.
+    """
 
     def __init__(
         self, files: list[IndexPlace], readers: Readers, start: tuple[int, int] = (0, 1)
@@ -59,37 +100,77 @@ class KeyCursor:
         self._report = KeyReport()
         self._tries = 0
         self._last: set[tuple[int, int]] = set()  # hashes and offset of the last record seen
+        self._has_tags = True
+        self._switches = 0
 
     def finish(self) -> KeyReport:
         """Return what was found."""
         self._report.end = (self._file, self._entry)
         return self._report
 
-    def take(self, hashes: Int32s, places: Int64s, times: Int64s) -> None:
+    def take(self, keys: Keys) -> None:
         """Compare the next keys of the log with the next entries."""
+        rest: Keys | None = keys
+        while rest is not None and len(rest):
+            rest = self._take_some(rest)
+        plain = keys.without_tags()
+        if len(plain):
+            self._remember(plain.hashes, plain.places)
+
+    def _take_some(self, keys: Keys) -> Keys | None:
+        """Compare keys until all are done, or tags are met or missed: return what is left then."""
+        chosen = keys if self._has_tags else keys.without_tags()
         done = 0
-        while done < len(hashes) and self._tries < _TRIES_MAX:
+        while done < len(chosen) and self._tries < _TRIES_MAX:
             if not self._roll():
-                self._lacks_behind(places[done:])
-                return
+                self._lacks_behind(chosen.behind(done))
+                return None
             file = self._files[self._file]
-            count = min(len(hashes) - done, file.count - self._entry, _PART)
+            count = min(len(chosen) - done, file.count - self._entry, _PART)
             entries = self._read(count)
             part = slice(done, done + len(entries))
-            same = entries["key_hash"] == hashes[part]
-            same &= entries["physical_offset"] == places[part]
+            same = entries["key_hash"] == chosen.hashes[part]
+            same &= entries["physical_offset"] == chosen.places[part]
             good = len(same) if same.all() else int(np.argmin(same))
             if good:
-                self._confirm(entries[:good], times[done : done + good])
+                self._confirm(entries[:good], chosen.times[done : done + good])
                 done += good
             if good < len(same):
+                entry = entries[good]
+                left = self._switch(keys, chosen.behind(done), entry)
+                if left is not None:
+                    return left
                 if done:
-                    self._remember(hashes[:done], places[:done])
-                done += self._realign(hashes[done:], places[done:])
+                    self._remember(chosen.hashes[:done], chosen.places[:done])
+                done += self._realign(chosen.behind(done))
             elif not good:
-                self._lacks_behind(places[done:])  # the file ends before its own count
-                return
-        self._remember(hashes, places)
+                self._lacks_behind(chosen.behind(done))  # the file ends before its own count
+                return None
+        if self._has_tags or not self._roll():
+            return None
+        ahead = self._read(1)
+        return self._switch(keys, chosen.behind(done), ahead[0]) if len(ahead) else None
+
+    def _switch(self, keys: Keys, chosen: Keys, entry: npt.NDArray[np.void]) -> Keys | None:
+        """Expect tags no longer, or from here on, if an entry says so; return what is left then."""
+        if self._switches == _SWITCHES_MAX:
+            return None
+        there = (int(entry["key_hash"]), int(entry["physical_offset"]))
+        if self._has_tags:
+            plain = chosen.without_tags()
+            is_next = not len(plain) or there == (int(plain.hashes[0]), int(plain.places[0]))
+            if not chosen.is_tag[0] or not is_next:
+                return None
+            self._has_tags = False
+            self._switches += 1
+            return chosen
+        tag = keys.find_tag(there)
+        # The tag of a record comes before the keys of the next one.
+        if tag is None or (len(chosen) and keys.places[tag] >= chosen.places[0]):
+            return None
+        self._has_tags = True
+        self._switches += 1
+        return keys.behind(tag)
 
     def skip_to(self, place: int) -> None:
         """Pass over entries of records that cannot be read."""
@@ -169,7 +250,7 @@ class KeyCursor:
 
     # --- entries that do not -------------------------------------------------------------------
 
-    def _realign(self, hashes: Int32s, places: Int64s) -> int:
+    def _realign(self, keys: Keys) -> int:
         """Find where keys and entries agree again; return how many keys were passed."""
         file = self._files[self._file]
         self._tries += 1
@@ -177,14 +258,15 @@ class KeyCursor:
             # Why: each look costs; an index of another log must not take hours.
             text = f"disagrees with the log too often; it is not compared from entry {self._entry}"
             self._fault(file.position(self._entry), f"{text} on")
-            return len(hashes)
+            return len(keys)
         entries = self._read(min(_AHEAD, file.count - self._entry))
         there = [(int(e["key_hash"]), int(e["physical_offset"])) for e in entries]
-        wanted = list(zip(hashes[:_AHEAD].tolist(), places[:_AHEAD].tolist(), strict=True))
+        near = keys.first(_AHEAD)
+        wanted = list(zip(near.hashes.tolist(), near.places.tolist(), strict=True))
         if len(there) > 1 and there[0][1] <= there[1][1]:
-            before = int(np.searchsorted(places, there[0][1]))
+            before = int(np.searchsorted(keys.places, there[0][1]))
             if before > _MANY:
-                self._lacks(places[:before])
+                self._lacks(keys.first(before))
                 return before
         shift, passed = _meet(there, wanted)
         if shift and shift == passed:
@@ -195,7 +277,7 @@ class KeyCursor:
                 if there[index] not in self._last and there[index] not in wanted[:passed]:
                     self._report.strays.append((self._file, self._entry + index))
             if passed:
-                self._lacks(places[:passed])
+                self._lacks(keys.first(passed))
         self._entry += shift
         return passed
 
@@ -209,7 +291,10 @@ class KeyCursor:
             text = f"entry {number} has the hash {there[0]}, the record at {there[1]} {wanted[0]}"
         self._fault(self._files[self._file].position(number), text)
 
-    def _lacks(self, places: Int64s) -> None:
+    def _lacks(self, keys: Keys) -> None:
+        places = keys.without_tags().places
+        if not len(places):
+            return
         missing = self._report.missing
         first, last = int(places[0]), int(places[-1])
         if missing and (missing[-1].file, missing[-1].entry) == (self._file, self._entry):
@@ -218,7 +303,10 @@ class KeyCursor:
         else:
             missing.append(MissingKeys(len(places), first, last, self._file, self._entry))
 
-    def _lacks_behind(self, places: Int64s) -> None:
+    def _lacks_behind(self, keys: Keys) -> None:
+        places = keys.without_tags().places
+        if not len(places):
+            return
         if self._report.behind is None:
             self._report.behind = MissingKeys(
                 0, int(places[0]), int(places[0]), self._file, self._entry

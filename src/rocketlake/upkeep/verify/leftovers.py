@@ -98,9 +98,23 @@ class _Leftovers:
         return report
 
     def _look_at(self, first: int, stop: int, first_confirmed: int) -> None:
-        for begin in range(first, stop, _PART):
+        begin = first
+        while begin < stop:
             units = self._queue.read(self._readers, begin, min(_PART, stop - begin))
             self._look_at_some(units, begin, first_confirmed)
+            begin += len(units)
+            held = min(self._queue.next_held(begin), stop)
+            if held - begin > _PART:
+                # Why: between two files there may be more missing ones than time to count them.
+                self._pass_hole(held - begin)
+                begin = held
+
+    def _pass_hole(self, count: int) -> None:
+        """Count units that no file holds as the other missing ones are."""
+        if self._store.is_settled:
+            self._report.left_out += count
+        else:
+            self._report.pending.not_dispatched += count
 
     def _look_at_some(self, units: Units, begin: int, first_confirmed: int) -> None:
         places = units["physical_offset"].astype(np.int64)

@@ -8,7 +8,8 @@ from msgspec import Struct
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.record import RecordColumns, StopReason, reason_text, scan
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.offline.log import Readers, is_record_at
+from rocketlake.store.offline.search_budget import SearchBudget
 
 # Why: small enough that what a scan has just read is still in the processor's cache when the
 # records are looked at again, and large enough for few calls.
@@ -78,6 +79,7 @@ class LogFileWalk:
         self._limit = self._file.base_offset + store.room(number)
         self._readers = readers
         self._on_bytes = on_bytes
+        self._budget = SearchBudget(store.room(number))
         self.begin = self.end = self._file.base_offset
         self.stop = StopReason.END_OF_DATA
         self.bad: list[BadPart] = []
@@ -106,7 +108,9 @@ class LogFileWalk:
             if self._is_cut_by_window(offset, buffer, position, reason):
                 continue
             self.end, self.stop = offset, reason
-            if reason in _ORDINARY or offset >= self._limit:
+            if reason is StopReason.END_OF_FILE or offset >= self._limit:
+                return
+            if reason is StopReason.END_OF_DATA and not self._goes_on_behind_zeros(offset):
                 return
             if doubted != offset and self._store.held_by is not None:
                 doubted = offset  # a running broker may be writing it: look once more
@@ -173,25 +177,53 @@ class LogFileWalk:
             offset += len(data)
         return end
 
+    def _goes_on_behind_zeros(self, offset: int) -> bool:
+        """Tell whether a good record lies behind zeros, which are the ordinary end of a log.
+
+        A running broker may have written it since.
+        """
+        return self._store.held_by is None and self._next_good(offset) is not None
+
     def _next_good(self, offset: int) -> int | None:
         """Return the first well-formed record behind an offset that claims its very place."""
-        begin = offset + 1
-        while begin < self._limit:
+        base = self._file.base_offset
+        written = self._readers.ranges(self._file.path, offset + 1 - base, self._limit - base)
+        for first, last in written:
+            # A record may begin with zeros, in a part where there are only zeros.
+            begin = max(offset + 1, base + first - layout.BLANK_HEADER_SIZE)
+            found = self._next_good_of(begin, base + last)
+            if found is not None:
+                return found
+        return None
+
+    def _next_good_of(self, begin: int, limit: int) -> int | None:
+        while begin < limit:
             data = self._readers.read(
                 self._file.path,
                 begin - self._file.base_offset,
-                min(WINDOW, self._limit - begin),
+                min(WINDOW, limit - begin),
             )
             if len(data) < layout.RECORD_MIN_SIZE:
                 return None
             for at in _magic_places(data):
-                place = begin + at
-                checks = self._store.checks
-                one = scan(self._read(place), base_offset=place, checks=checks, rows_max=1)
-                if len(one.columns):
-                    return place
+                if self._is_good(begin + at, data, at):
+                    return begin + at
             begin += max(len(data) - layout.BLANK_HEADER_SIZE, 1)
         return None
+
+    def _is_good(self, place: int, data: bytes, at: int) -> bool:
+        """Tell whether a good record begins at a place; its first bytes are in the data."""
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if not layout.RECORD_MIN_SIZE <= size <= self._limit - place:
+            return False
+        head = data[at : at + layout.RECORD_BORN_HOST_AT]
+        if len(head) == layout.RECORD_BORN_HOST_AT and not is_record_at(head, place):
+            return False
+        if not self._budget.takes(size):
+            return False
+        record = self._readers.read(self._file.path, place - self._file.base_offset, size)
+        found = scan(record, base_offset=place, checks=self._store.checks, rows_max=1)
+        return bool(len(found.columns))
 
 
 def _magic_places(data: bytes) -> list[int]:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.format.dispatch import key_entries
+from rocketlake.format.dispatch import key_and_tag_entries
 from rocketlake.format.record import Check, RecordColumns, StopReason
 from rocketlake.store.offline.log import Readers
 from rocketlake.upkeep.verify.findings import Fault, Kind
-from rocketlake.upkeep.verify.key_cursor import KeyCursor, KeyReport
+from rocketlake.upkeep.verify.key_cursor import KeyCursor, KeyReport, Keys
 from rocketlake.upkeep.verify.log_file_walk import WINDOW, BadPart, LogFileWalk
 from rocketlake.upkeep.verify.places import Layout
 from rocketlake.upkeep.verify.record_checks import RecordChecks
@@ -118,11 +118,11 @@ class _LogPiece:
             self._keys.skip_to(part.end)
 
     def _take_keys(self, columns: RecordColumns) -> None:
-        hashes, rows = key_entries(columns)
-        self._report.keys += len(hashes)
+        hashes, rows, is_tag = key_and_tag_entries(columns)
+        self._report.keys += int(np.count_nonzero(~is_tag))
         if self._keys is not None and len(hashes):
-            places = columns["physical_offset"][rows]
-            self._keys.take(hashes, places, columns["store_timestamp"][rows])
+            places, times = columns["physical_offset"][rows], columns["store_timestamp"][rows]
+            self._keys.take(Keys(hashes, places, times, is_tag))
 
     # --- the end of the file -------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from rocketlake.format.index import IndexHeader
 from rocketlake.format.record import Check, scan, scan_at
 from rocketlake.metadata import topics
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline.damage import Damage, Finding
 from rocketlake.store.offline.keys import IndexView
 from rocketlake.store.offline.log import Readers
@@ -78,6 +79,16 @@ class QueuePlace(Struct, frozen=True, kw_only=True):
                 return str(file.path), position - base
         return str(self.directory / names.offset_name(base)), position - base
 
+    def next_held(self, index: int) -> int:
+        """Return the first unit at an index or behind it that a file holds; the end if none is."""
+        size, per_file = self.kind.unit_size, self.file_size // self.kind.unit_size
+        found = (
+            max(f.base_offset // size, index)
+            for f in self.files
+            if f.base_offset // size + per_file > index
+        )
+        return min(found, default=self.end_index)
+
     def read(self, readers: Readers, index: int, count: int) -> Units:
         """Return units from an index on; zeros where no file holds them."""
         size = self.kind.unit_size
@@ -109,8 +120,9 @@ class IndexPlace(Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """The number behind the last entry; entries count from 1."""
-        return max(self.header.entry_count, 1)
+        """The number behind the last entry that the file has room for; entries count from 1."""
+        room = (self.size - self.position(0)) // layout.INDEX_ENTRY_SIZE
+        return max(min(self.header.entry_count, room), 1)
 
     def position(self, number: int) -> int:
         """Return where an entry lies."""
@@ -141,6 +153,9 @@ class Layout(Struct, frozen=True, kw_only=True):
     configured_topics: frozenset[str] | None
     """The topics of the table; None if there is none that can be read."""
     checkpoint: Checkpoint
+    deleted: DeletedTopics = NO_TOPICS
+    earlier_queues: list[QueueKey] = []
+    """Queues of an earlier life of their topic, which a start removes; not among `queues`."""
     what: frozenset[str] = frozenset({"log", "queues", "index", "tables"})
     faults: list[Fault] = []
 
@@ -192,8 +207,12 @@ def look(
     readers = Readers(store.directory.ops)
     try:
         queues = list(_queues(store, readers, faults)) if "queues" in what else []
+        deleted = store.load_deleted()  # Order: behind the queues, as the view has it
     finally:
         readers.close()
+    earlier = {q.key for q in queues if deleted.is_earlier(q.key.topic, q.first_physical)}
+    kept = (queue for queue in queues if queue.key not in earlier)
+    queues = [structs.replace(queue, number=number) for number, queue in enumerate(kept)]
     options = store.options
     held_by = None if is_locked else store.traits.held_by
     return Layout(
@@ -211,6 +230,8 @@ def look(
         delays_ms=list(parse_delay_levels(options.message_delay_level)),
         configured_topics=_configured(store.directory),
         checkpoint=store.checkpoint,
+        deleted=deleted,
+        earlier_queues=sorted(earlier),
         what=what,
         faults=faults,
     )

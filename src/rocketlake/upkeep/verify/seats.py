@@ -84,6 +84,8 @@ class SeatReport(Struct):
     unknown: dict[tuple[str, int], Lack] = field(default_factory=dict)
     earlier: dict[int, int] = field(default_factory=dict)
     """By queue: records of an earlier life of their topic, which was deleted and made again."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """By topic: records of before its deletion, by the table of deleted topics."""
     suspects: list[Suspect] = field(default_factory=list)
     suspects_left_out: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -146,6 +148,7 @@ class SeatCheck:
         """`where` is the file of the log that the records come from."""
         self._by_key = {queue.key: queue for queue in store.queues}
         self._delays_ms = store.delays_ms
+        self._deleted = store.deleted
         self._units = UnitReader(readers)
         self._ext = ExtReader(readers)
         self._batches = BatchSeats(readers)
@@ -160,16 +163,29 @@ class SeatCheck:
         """Compare some records with the units of their queues."""
         seen = Seen.of(columns)
         specials = _Specials(seen, self._delays_ms)
-        rows = np.flatnonzero(seen.facts.traits & Trait.ENTERS_QUEUE)
+        rows = self._without_deleted(seen, np.flatnonzero(seen.facts.traits & Trait.ENTERS_QUEUE))
         if len(rows):
             self._take_rows(seen, rows, specials)
-        for key, entries in specials.light.items():
+        places = columns["physical_offset"]
+        for key, found in specials.light.items():
             queue = self._by_key.get(key)
-            if queue is None or queue.is_batch:
+            entries = [e for e in found if not self._deleted.is_earlier(key.topic, places[e[0]])]
+            if queue is None or queue.is_batch or not entries:
                 continue  # light queues are switched off, or the queue is gone with its topic
             chosen = np.array([row for row, _ in entries])
             offsets = np.array([offset for _, offset in entries], np.int64)
             self._compare(Group.of(queue, seen, chosen, offsets))
+
+    def _without_deleted(self, seen: Seen, rows: Rows) -> Rows:
+        """Return rows without records that a deletion of their topic took; those are counted."""
+        left = self._deleted.later_rows(seen.columns, seen.topic_codes, seen.topics, rows)
+        if len(left) < len(rows):
+            gone = np.setdiff1d(rows, left, assume_unique=True)
+            for code, count in enumerate(np.bincount(seen.topic_codes[gone]).tolist()):
+                if count:
+                    topic, counts = seen.topics[code], self._report.deleted
+                    counts[topic] = counts.get(topic, 0) + count
+        return left
 
     def _take_rows(self, seen: Seen, rows: Rows, specials: "_Specials") -> None:
         """Compare all records at once; only what differs is looked at queue by queue."""

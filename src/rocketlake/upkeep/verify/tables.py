@@ -11,6 +11,7 @@ from rocketlake.format.java_json import JsonObject
 from rocketlake.metadata import filters, groups, offsets, topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
+from rocketlake.store import deleted_topics
 from rocketlake.upkeep.verify.findings import Fault, Kind
 
 DECODERS: Final[Mapping[str, Callable[[JsonObject], object]]] = {
@@ -20,6 +21,7 @@ DECODERS: Final[Mapping[str, Callable[[JsonObject], object]]] = {
     offsets.FILE_NAME: offsets.decode,
     offsets.LIGHT_FILE_NAME: offsets.decode_light,
     offsets.DELAY_FILE_NAME: offsets.decode_delay,
+    deleted_topics.FILE_NAME: deleted_topics.decode,
 }
 """The tables of a store and how they are read."""
 
@@ -54,6 +56,7 @@ def check_checkpoint(
     places = (
         ("primary's flushed offset", page.primary_flushed_offset),
         ("confirmed offset", page.confirm_offset),
+        ("offset of the queues", page.queue_physical_offset),
     )
     for number, (what, offset) in enumerate(places):
         if offset > log_end or offset < -1:

@@ -10,7 +10,8 @@
 3. A topic counts as deleted if the table of topics can be read and does not name it, and no queue
    of it is there: its records are no findings. A topic that was made again counts from 0 anew:
    records that lie before its first unit's, and whose numbers were given again, are of its earlier
-   life.
+   life. The table of deleted topics says the same for topics that RocketLake deleted, whatever
+   queues are there.
 
 Which changes nothing can show is in `record_checks`.
 """
@@ -187,7 +188,7 @@ class Verifier:
             kinds=dict(self.ledger.kinds),
             pending=self.ledger.pending,
             deleted_topics=judge.deleted_topics,
-            earlier_lives=judge.earlier.total(),
+            earlier_lives=judge.earlier.total() + judge.earlier_records,
         )
 
 
