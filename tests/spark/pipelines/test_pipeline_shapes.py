@@ -2,8 +2,12 @@
 
 import pytest
 
+from rocketlake.model.compression import Compression, deflate, flagged
 from rocketlake.spark.pipelines.project import silver_columns, table_names
+from rocketlake.spark.pipelines.sampling import sample_topic
 from rocketlake.spark.pipelines.shapes import Fields, columns_text, join, shape_of, type_text
+from rocketlake.store.offline import OfflineStore
+from support.store_builder import StoreBuilder
 
 
 def spelled(*values: object) -> str:
@@ -63,3 +67,14 @@ def test_names_of_tables_are_plain_and_differ():
     assert table_names(["Orders", "orders", "a-b%c", "%%", "ß"]) == [
         *("orders", "orders_2", "a_b_c", "topic", "topic_2"),
     ]
+
+
+def test_schema_of_compressed_bodies(tmp_path):
+    """The body of a message is plain already: inflating it again finds no JSON."""
+    body = deflate(b'{"order": 7}' + b" " * 500, Compression.ZLIB)
+    flag = flagged(0, Compression.ZLIB)
+    root = StoreBuilder(tmp_path).record("T", 0, body, sys_flag=flag).write()
+    with OfflineStore(root) as store:
+        sample = sample_topic(store, "T")
+    assert sample.schema is not None
+    assert list(sample.schema.fields) == ["order"]

@@ -218,14 +218,14 @@ def test_body_that_cannot_be_inflated_is_told_of_and_as_stored():
     bad = make(b"no zlib", sys_flag=flags.COMPRESSED)
     columns = columns_of([make(b"a"), bad, packed(b"good")])
     told = []
-    maker = BatchMaker(schema_of("body"), on_bad_body=told.append)
+    maker = BatchMaker(schema_of("body"), on_bad_body=lambda at, _why: told.append(at))
     rows = rows_of(maker.batches(columns), schema_of("body"))
     assert [row["body"] for row in rows] == [b"a", b"no zlib", b"good"]
     assert told == [4096]
 
 
 def test_callback_may_refuse_a_bad_body():
-    def refuse(offset):
+    def refuse(offset, _reason):
         raise RuntimeError(f"bad body at {offset}")
 
     columns = columns_of([make(b"no zlib", sys_flag=flags.COMPRESSED)])

@@ -55,7 +55,7 @@ def test_append_that_fails_midway_is_finished_by_the_next_commit(
 ) -> None:
     sink = Sink(tmp_path / "s")
     files = sink.stage(stream(0), numbered(0, 50), numbered(50, 100))
-    append, calls = MappedFile.append_by_call, []
+    append, calls = MappedFile.write_behind, []
 
     def fail_halfway(file, data):
         calls.append(len(data))
@@ -67,7 +67,7 @@ def test_append_that_fails_midway_is_finished_by_the_next_commit(
             raise FileAccessError(str(file.path), "cannot write")
         return append(file, data)
 
-    monkeypatch.setattr(MappedFile, "append_by_call", fail_halfway)
+    monkeypatch.setattr(MappedFile, "write_behind", fail_halfway)
     with pytest.raises(StoreError, match="is not in the store as a whole: rows were appended in"):
         sink.committer.commit(stream(0), files)
     monkeypatch.undo()

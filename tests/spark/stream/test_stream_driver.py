@@ -11,6 +11,7 @@ import rocketlake
 from rocketlake import Message
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.metadata import offsets as offset_table
+from rocketlake.store.offline.log_sync import LogSync
 from spark.stream.stream_play import Play, bodies
 from support.store_builder import BEGIN_MS, StoreBuilder
 
@@ -342,3 +343,16 @@ def test_reported_offsets_show_what_is_not_read(tmp_path):
     play.step()
     assert play.reader.reportLatestOffset()["queues"] == {"s": {"T": {"0": 14, "1": 13, "2": 13}}}
     assert json.dumps(play.reader.reportLatestOffset())
+
+
+def test_log_is_on_the_disk_before_spark_has_the_offset(tmp_path, monkeypatch):
+    root = filled(tmp_path / "s", 6).write()
+    seen = []
+    monkeypatch.setattr(LogSync, "run", lambda sync, end: seen.append(end) or True)
+    play = Play(root, topic="T")
+    play.reader.initialOffset()
+    assert not seen
+    assert len(play.step()) == 6
+    assert len(seen) == 1
+    assert play.step() is None
+    assert len(seen) == 1, "nothing new, nothing to sync"

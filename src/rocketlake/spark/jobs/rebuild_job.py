@@ -325,6 +325,7 @@ def _rules(store: OfflineStore, found: Layout, *, has_queues: bool, has_keys: bo
         has_ext=has_ext,
         make_bits=partial(filter_bits, found.root / names.CONFIG) if has_ext else None,
         wanted=Wanted(topics=topics, starts=_sure_starts(store, found)),
+        deleted=found.deleted,
         has_queues=has_queues and not store.traits.has_rocksdb_queues,
         has_keys=has_keys,
     )

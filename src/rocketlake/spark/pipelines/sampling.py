@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Struct
 
 from rocketlake.format.record import StoredMessage
-from rocketlake.model.compression import inflate
 from rocketlake.spark.pipelines.shapes import Fields, join, shape_of
 from rocketlake.store.offline import OfflineStore
 
@@ -54,7 +53,7 @@ def _messages(store: OfflineStore, topic: str) -> Iterator[StoredMessage]:
 
 def _object(message: StoredMessage) -> dict[str, Any] | None:
     try:
-        value = msgspec.json.decode(inflate(message.body, message.sys_flag))
+        value = msgspec.json.decode(message.body)
     except (ValueError, RecursionError):  # also what msgspec and bad compression raise
         return None
     return value if isinstance(value, dict) else None

@@ -59,8 +59,8 @@ COLUMNS: Final = frozenset({*_LAID_OUT, *_NUMBERS, *_TIMES, _BROKER})
 class BatchMaker:
     """Makes batches of a schema: any of the columns of a message, in any order.
 
-    `on_bad_body` is told the physical offset of a record whose compressed body cannot be
-    inflated: it is given as stored, unless the callback raises.
+    `on_bad_body` gets the physical offset of a record whose compressed body cannot be inflated, and
+    the reason: the body is given as stored, unless the callback raises.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BatchMaker:
         broker: str = "",
         rows_max: int = ROWS_MAX,
         bytes_max: int = BYTES_MAX,
-        on_bad_body: Callable[[int], None] | None = None,
+        on_bad_body: Callable[[int, str], None] | None = None,
     ) -> None:
         unknown = [name for name in schema.names if name not in COLUMNS]
         assert not unknown, f"no columns of a message: {unknown}"
@@ -148,9 +148,9 @@ class BatchMaker:
             at, size = int(row["body_position"]), int(row["body_size"])
             try:
                 body = inflate(bytes(columns.buffer[at : at + size]), int(row["sys_flag"]))
-            except ValueError:
+            except ValueError as error:
                 if self._on_bad_body is not None:
-                    self._on_bad_body(int(row["physical_offset"]))
+                    self._on_bad_body(int(row["physical_offset"]), str(error))
                 continue
             plain[index] = body
             grown += len(body)

@@ -238,11 +238,12 @@ class _PartReader:
             offset, reason = int(places["physical_offset"][index]), int(reasons[index])
             topic, queue_id = queues[int(numbers[index])]
             name = f"message {int(places['queue_offset'][index])} of {topic}/{queue_id}"
-            if 0 <= offset < self._log.min_offset:
+            if self._log.is_expired(offset):
                 if self._options.fail_on_data_loss and offset >= self._planned_min:
+                    begin = max(self._log.min_offset, self._log.expired_to)
                     raise StoreError(
                         f"{name} expired between planning and reading: the log now begins at "
-                        f"{self._log.min_offset}; option failOnDataLoss = false leaves it out"
+                        f"{begin}; option failOnDataLoss = false leaves it out"
                     )
                 continue
             text = "no file holds the record" if reason == MISSING else reason_text(reason)
@@ -250,10 +251,10 @@ class _PartReader:
             self._damage.report(path, position, f"{text}; {name} is left out")
         self._judge()
 
-    def judge_body(self, physical_offset: int) -> None:
+    def judge_body(self, physical_offset: int, reason: str) -> None:
         """Tell of a body that cannot be inflated; where that is passed over, it is as stored."""
         path, position = self._log.describe(physical_offset)
-        text = "the body is not compressed as the record says (option rawBody = true does not look)"
+        text = f"the body cannot be inflated (option rawBody = true gives it as stored): {reason}"
         self._damage.report(path, position, text)
         self._judge()
 

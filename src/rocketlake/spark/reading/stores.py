@@ -121,7 +121,7 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
     store = OfflineStore(
         path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read
     )
-    if store.traits.has_rocksdb_queues or "RocksDB consume queues" in store.traits.variants:
+    if store.traits.has_rocksdb_queues:
         store.close()
         raise StoreError(
             f"{path} keeps its consume queues in RocksDB, which cannot be read here; the broker's "

@@ -94,7 +94,7 @@ class UnitFiles:
             units = self.read(run, index, min(count, run.to_index - index))
             if len(units):
                 yield index, units
-            index = index + len(units) if len(units) else self._behind(run, index)
+            index = index + len(units) if len(units) else self._pass_over(run, index)
 
     def lost(self, run: UnitRun) -> list[tuple[int, int]]:
         """Return the ranges of indexes whose files are gone."""
@@ -103,9 +103,27 @@ class UnitFiles:
         while index < run.to_index:
             behind = self._behind(run, index)
             if not len(self.read(run, behind - 1, 1)):
+                behind = self._pass_over(run, index)
                 lost.append((index, behind))
             index = behind
         return lost
+
+    def _pass_over(self, run: UnitRun, index: int) -> int:
+        """Return the first unit behind the file of another one that a file holds; or the end.
+
+        Why: the names of two queue files can be arbitrarily far apart. One by one, missing files
+        could be passed for years.
+        """
+        directory = self.path(run, index)[0].parent
+        starts = [
+            base // run.kind.unit_size
+            for name in self._readers.names_in(directory)
+            if (base := names.parse_offset_name(name)) is not None
+        ]
+        behind = self._behind(run, index)
+        per_file = run.file_size // run.kind.unit_size
+        held = (max(start, behind) for start in starts if start + per_file > behind)
+        return min(min(held, default=run.to_index), run.to_index)
 
     def _behind(self, run: UnitRun, index: int) -> int:
         """Return the end of the file that a unit is in, or of the run."""

@@ -30,7 +30,7 @@ from pyspark.sql.utils import is_remote
 from rocketlake.closing import Closing
 from rocketlake.embedded.opening import open_store
 from rocketlake.embedded.store import Store
-from rocketlake.errors import ConfigError, StoreError
+from rocketlake.errors import ConfigError, PutFailedError, Receipt, StoreError
 from rocketlake.format import names as file_names
 from rocketlake.model import properties as names
 from rocketlake.model.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
@@ -288,14 +288,21 @@ class Consuming(Closing):
             origin = message.properties.get(names.ORIGIN_MESSAGE_ID) or message.msg_id
             if (origin, message.reconsume_times + 1) in sent:
                 continue
-            receipt = self.store.send_back(
+            self._put_back(physical_offset, level)
+
+    def _put_back(self, physical_offset: int, level: int) -> None:
+        try:
+            receipt: Receipt = self.store.send_back(
                 self.group, physical_offset, delay_level=level, max_times=self._max_times
             )
-            if not receipt.is_ok:
-                raise StoreError(
-                    f"the message at {physical_offset} of {self.store.path} failed and could not be"
-                    f" sent back to {self.group}: {receipt.status} {receipt.reason}"
-                )
+        except PutFailedError as error:
+            receipt = error.receipt
+        # One that is stored but not on the disk yet counts: progress is written behind a flush.
+        if receipt.physical_offset < 0:
+            raise StoreError(
+                f"the message at {physical_offset} of {self.store.path} failed and could not be"
+                f" sent back to {self.group}: {receipt.status} {receipt.reason}"
+            )
 
     # --- progress ------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from rocketlake.spark.stream.offsets import Lane
 from rocketlake.spark.stream.progress import StorePlace
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.log import Stop
+from rocketlake.store.offline.log_sync import LogSync
 
 
 class Lanes(Closing):
@@ -44,6 +45,7 @@ class Lanes(Closing):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._set = StoreSet.open(options)
+        self._syncs: dict[str, LogSync] = {}
         self._look()
 
     def close(self) -> None:
@@ -67,6 +69,18 @@ class Lanes(Closing):
         self._set.check_damage()
         for store in self._set.stores.values():
             store.damage.findings.clear()  # told once
+
+    def sync_logs(self) -> None:
+        """Have the records of all stores on the disk that were there at the last look.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        for broker, store in self._set.stores.items():
+            sync = self._syncs.get(broker)
+            if sync is None:
+                sync = self._syncs[broker] = LogSync(store.directory)
+            sync.run(store.max_offset)
 
     @property
     def places(self) -> dict[str, StorePlace]:

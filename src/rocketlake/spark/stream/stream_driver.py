@@ -130,7 +130,12 @@ class StreamDriver(Closing):
         ends = {lane: stretch.end for lane, stretch in news.items()}
         if limits is not None:
             ends = self._limit(news, limits)
-        return _offset(start, news, ends, is_first=start == self._first)
+        found = _offset(start, news, ends, is_first=start == self._first)
+        if found != start:
+            # Order: Spark writes the offset into its checkpoint when it has it. What it speaks of
+            # is on the disk before.
+            self._lanes.sync_logs()
+        return found
 
     def reported(self) -> StreamOffset:
         """Return the last offset of every lane as of the last look, and the first one."""

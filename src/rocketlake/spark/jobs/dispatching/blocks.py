@@ -20,6 +20,7 @@ from rocketlake.spark.jobs.dispatching.parts import LogShape, Part, PartWalk, re
 from rocketlake.store.batch_consume_queue import BatchConsumeQueue
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.consume_queue_set import AnyQueue
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline.log import Readers
 from rocketlake.store.ports import CustomDispatcher, DispatchSlice
 from rocketlake.store.unit_builder import Round, UnitBuilder
@@ -71,6 +72,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     make_bits: Callable[[], CustomDispatcher | None] | None = None
     """Makes, on the executor, what computes the filter bits of extensions."""
     wanted: Wanted = Wanted()
+    deleted: DeletedTopics = NO_TOPICS
     has_queues: bool = True
     has_keys: bool = True
 
@@ -320,6 +322,7 @@ class _PartMaker:
             self._queues,
             delay_levels_ms=rules.delays_ms,
             has_light_queues=rules.has_light_queues,
+            deleted=lambda: rules.deleted,
         )
         self._bits = rules.make_bits() if rules.make_bits is not None else None
         self._keys: list[tuple[Int32s, Int64s, Int64s]] = []

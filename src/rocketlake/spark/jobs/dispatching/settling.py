@@ -19,6 +19,7 @@ from rocketlake.spark.jobs.dispatching.running import Results, Runner
 from rocketlake.spark.jobs.dispatching.writing import PartWriter, Tally, seamless
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.consume_queue_set import ConsumeQueueSet
+from rocketlake.store.deleted_topics import load as load_deleted_topics
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.ports import CustomDispatcher
 
@@ -120,6 +121,7 @@ def rules_of(root: Path, options: StoreOptions, queues: ConsumeQueueSet) -> Rule
         has_ext=options.enable_consume_queue_ext,
         ext_queues=frozenset() if options.enable_consume_queue_ext else extended,
         make_bits=partial(make_bits, config, options) if has_bits else None,
+        deleted=load_deleted_topics(PosixFileOps(), root),
         has_keys=options.message_index_enable,
     )
 
