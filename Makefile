@@ -1,7 +1,7 @@
 # Set-up, tests, checks, demo and benchmarks. `make help` lists the targets.
 #
 #   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
-#   make test ARGS='-k scan -x'              pass arguments on (test, soak, crash, demo, bench)
+#   make test ARGS='-k scan -x'              pass arguments on (test, soak, crash, power-cuts, demo, bench)
 #   make test PROCESSES=0                    run the tests in one process, as plain pytest does
 
 PYTHON ?=
@@ -15,7 +15,7 @@ python := $(venv)/bin/python
 in_parallel = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready demo test test-spark42 soak crash check format bench clean
+.PHONY: help setup ready demo test test-spark42 soak crash power-cuts check format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S second
 
 crash: ready ## Kill writing processes: 10,000 of them, or CRASH_CYCLES; ARGS='--seed 7' repeats a run
 	@$(python) tests/crash/killing/laboratory.py --cycles $${CRASH_CYCLES:-10000} $(ARGS)
+
+power-cuts: ready ## Cut the power below ext4 and XFS: 10,000 images, or CUT_IMAGES; needs root
+	@$(python) tests/crash/blocks/power_cut_lab.py --images $${CUT_IMAGES:-10000} \
+		--per-device 100 $(ARGS)
 
 check: ready ## Lint, types, import contracts and the rules about the repository
 	@failed=''; \

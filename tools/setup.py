@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import java
+import logged_disks
 import system_packages
 from system_packages import Need
 
@@ -131,6 +132,7 @@ def set_up(*, moved: bool) -> Stamp:
     if java.provide() is None:
         print("\n".join(java.explain_missing()), flush=True)
         print("All but Spark works without it; what needs Spark is skipped.", flush=True)
+    logged_disks.provide()  # the tests that need it say what is missing
     return {**present_state(), "built": built, "lacking": lacking}
 
 

@@ -20,6 +20,9 @@ class Need(StrEnum):
     COMPILER = "compiler"
     JAVA = "java"
     JAVA_17 = "java-17"  # where the system's own choice is an older one
+    FUSE = "fuse"
+    EXT4 = "ext4"
+    XFS = "xfs"
 
 
 class Manager(NamedTuple):
@@ -44,6 +47,9 @@ MANAGERS = (
             Need.COMPILER: "build-essential",
             Need.JAVA: "default-jre-headless",
             Need.JAVA_17: "openjdk-17-jre-headless",
+            Need.FUSE: "fuse3",
+            Need.EXT4: "e2fsprogs",
+            Need.XFS: "xfsprogs",
         },
         # Another installation may be running, as it is on a machine that has just started.
         options=("--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"),
@@ -57,6 +63,9 @@ MANAGERS = (
             Need.HEADERS: "python3-devel",
             Need.COMPILER: "gcc",
             Need.JAVA: "java-latest-openjdk-headless",
+            Need.FUSE: "fuse3",
+            Need.EXT4: "e2fsprogs",
+            Need.XFS: "xfsprogs",
         },
     ),
     Manager(
@@ -68,6 +77,9 @@ MANAGERS = (
             Need.HEADERS: "python3-dev",
             Need.COMPILER: "build-base",
             Need.JAVA: "openjdk17-jre-headless",
+            Need.FUSE: "fuse3",
+            Need.EXT4: "e2fsprogs",
+            Need.XFS: "xfsprogs",
         },
     ),
     Manager(

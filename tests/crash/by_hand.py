@@ -29,6 +29,10 @@ class Hands:
         """Let a service do what it has to do."""
         self._services[name].run_once()
 
+    def pause_s(self, name: str) -> float | None:
+        """Return how long the thread of a service would wait now; None is for ever."""
+        return self._services[name].pause_s()
+
     @property
     def names(self) -> list[str]:
         """What can be run."""

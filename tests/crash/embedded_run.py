@@ -1,6 +1,7 @@
 """A scripted life of a store as programs use it: topics, groups, delayed messages, tables."""
 
 import random
+from collections.abc import Mapping
 
 from by_hand import Hands
 from msgspec import Struct
@@ -52,6 +53,12 @@ class Certain(Struct, frozen=True):
 def open_embedded(disk: SimDisk, clock: ManualClock) -> Store:
     """Open the store of a program on a disk."""
     return open_writable(ROOT, CHOICE, Opening(disk, clock))
+
+
+def open_with(disk: SimDisk, clock: ManualClock, options: Mapping[str, object]) -> Store:
+    """Open the store of a program on a disk, with small files and some options."""
+    choice = StoreOptions.choose(None, **{**SIZES, **options})
+    return open_writable(ROOT, choice, Opening(disk, clock))
 
 
 class EmbeddedRun:

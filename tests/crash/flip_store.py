@@ -58,6 +58,7 @@ _CHECKPOINT = (
     ("index time", 8),
     ("primary flushed offset", 8),
     ("confirmed offset", 8),
+    ("queue physical offset", 8),
 )
 
 

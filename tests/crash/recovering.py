@@ -2,23 +2,27 @@
 
 import hashlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from crash_model import Progress, Sent, check_survivors
 from engine_run import KEYS
 from msgspec import Struct
 from platter import Effect, Image
 from sim_disk import SimDisk
-from sim_store import EXACT, ROOT, open_on
+from sim_store import EXACT, ROOT, SIZES, open_on
 
 from rocketlake.format import names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest, GetStatus
 from rocketlake.store.message_store import MessageStore
-from rocketlake.store.offline import KeyQuery
+from rocketlake.store.offline import KeyQuery, OfflineStore
+from rocketlake.store.options import ReadOptions
+from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions
 from support.engine import request
 from support.manual_clock import ManualClock
 
 ALL = 1 << 30
+MEMORY = Path("/dev/shm")  # thousands of stores are written out and thrown away
 LATER_MS = 1_700_000_000_000 + 24 * 3_600_000
 FAMILIES = (names.COMMIT_LOG, names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE)
 
@@ -67,6 +71,7 @@ class Recoverer:
         self._check_new_messages(store, found)
         store.close()
         assert not disk.touched_holes, f"written without space: {disk.touched_holes[:3]}"
+        check_verified(disk)
         return Outcome(image, found, effects)
 
     def _check_again(self, started: Image, found: list[Sent]) -> None:
@@ -127,6 +132,31 @@ def check_keys(store: MessageStore, found: list[Sent]) -> None:
             wanted = [one.body for one in found if one.key.topic == topic and key in one.keys]
             result = store.query(KeyQuery(topic=topic, key=key, limit=ALL))
             assert [message.body for message in result.messages] == wanted, f"key {key} of {topic}"
+
+
+def check_verified(disk: SimDisk) -> None:
+    """`verify` finds nothing wrong with a store that was recovered."""
+    options = ReadOptions(max_hash_slot_num=SIZES["max_hash_slot_num"])
+    with TemporaryDirectory(dir=MEMORY if MEMORY.exists() else None) as path:
+        root = Path(path)
+        write_out(disk, root)
+        if not (root / names.COMMIT_LOG).exists():
+            return  # nothing was ever put
+        with OfflineStore(root, options=options) as view:
+            verifier = Verifier(view, VerifyOptions(jobs=1, is_locked=True))
+            verifier.run()
+    faults = verifier.ledger.faults
+    found = [f"{fault.path} at {fault.position}: {fault.reason}" for fault in faults]
+    assert not found, "\n".join(found[:5])
+
+
+def write_out(disk: SimDisk, root: Path) -> None:
+    """Make real files of a simulated store."""
+    for path, data in disk.kept().contents().items():
+        if path.is_relative_to(ROOT):
+            target = root / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
 
 
 def family_bytes(image: Image) -> dict[Path, bytes]:

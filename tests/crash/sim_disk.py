@@ -171,14 +171,14 @@ class SimMap:
 
 
 class _SimLock:
-    """The lock of a file."""
+    """The lock of a file by its number, or of a directory by its path."""
 
-    def __init__(self, locks: set[int], number: int) -> None:
+    def __init__(self, locks: set[int | Path], key: int | Path) -> None:
         self._locks = locks
-        self._number = number
+        self._key = key
 
     def close(self) -> None:
-        self._locks.discard(self._number)
+        self._locks.discard(self._key)
 
 
 class SimDisk:
@@ -201,7 +201,7 @@ class SimDisk:
         self._number = next(_numbers)
         self._names: dict[Path, _SimFile | None] = {}
         self._files: dict[int, _SimFile] = {}
-        self._locks: set[int] = set()
+        self._locks: set[int | Path] = set()
         self._guard = threading.RLock()
         for path, number in image.names.items():
             if number is not None and number not in self._files:
@@ -266,8 +266,10 @@ class SimDisk:
 
     def identity(self, path: Path) -> Hashable | None:
         with self._guard:
-            file = self._names.get(path)
-            return None if file is None else ("simulated", self._number, file.number)
+            if path not in self._names:
+                return None
+            file = self._names[path]
+            return ("simulated", self._number, path if file is None else file.number)
 
     def disk_usage(self, path: Path) -> DiskUsage:
         del path
@@ -339,6 +341,15 @@ class SimDisk:
             writer.sync()
             self._locks.add(file.number)
             return _SimLock(self._locks, file.number)
+
+    def lock_directory(self, path: Path, *, is_shared: bool = False) -> _SimLock | None:
+        del is_shared  # one store is opened at a time
+        with self._guard:
+            assert self._names[path] is None, f"{path} is no directory"
+            if path in self._locks:
+                return None
+            self._locks.add(path)
+            return _SimLock(self._locks, path)
 
     # --- FileOps: names --------------------------------------------------------------------------
 

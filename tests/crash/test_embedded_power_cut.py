@@ -7,7 +7,7 @@ from by_hand import Hands, by_hand
 from embedded_run import GROUP, TOPIC, Certain, EmbeddedRun, open_embedded
 from platter import Image, Mark, Platter
 from power_cuts import chances, corners, some
-from recovering import LATER_MS
+from recovering import LATER_MS, check_verified
 from sim_disk import EMPTY, SimDisk
 from sim_store import ROOT
 
@@ -81,3 +81,4 @@ def check_store(hands: Hands, image: Image, certain: Certain) -> None:
     assert certain.delayed <= bodies.keys()
     store.close()
     assert not disk.touched_holes
+    check_verified(disk)

@@ -63,6 +63,37 @@ def test_copy_of_our_open_store(tmp_path: Path, version: str, ours: str):
     assert [len(line["found"]) for line in answer.keys] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("version", "ours"), [("5.3.3", "5.3"), ("4.9.7", "4.9")])
+def test_copy_of_a_store_with_good_records_behind_a_bad_one(
+    tmp_path: Path, version: str, ours: str
+):
+    """Every byte is there: RocketMQ makes of the copy what it makes of the store."""
+    source, copy, twin = tmp_path / "store", tmp_path / "copy", tmp_path / "twin"
+    with rocketlake.open_store(
+        source, compat_version=ours, mapped_file_size_commit_log=32 << 10
+    ) as store:
+        places = [
+            store.put(Message(topic="orders", body=b"order %d" % number)).physical_offset
+            for number in range(600)
+        ]
+        spec = tmp_path / "spec.json"
+        spec.write_text(json.dumps({"options": sizes_of(store), "messages": []}))
+    (source / "abort").write_text("4711")
+    (source / "checkpoint").write_bytes(bytes(4096))
+    bad = places[300]
+    with (source / "commitlog" / f"{bad >> 15 << 15:020}").open("r+b") as file:
+        file.seek((bad & 0x7FFF) + 90)
+        file.write(b"\xff\xff")
+    shutil.copytree(source, twin)
+    ran = command.run("backup", source, copy)
+    assert ran.code == 1, ran.err
+    assert "299 good records" in ran.err
+    release = ReferenceStore(version)
+    seen = bounds(release.recover(copy, spec))
+    assert seen == bounds(release.recover(twin, spec))
+    assert seen[0] == bad
+
+
 def test_copy_while_rocketmq_writes(tmp_path: Path):
     source, copy, halfway = tmp_path / "store", tmp_path / "copy", tmp_path / "halfway"
     options = {"mappedFileSizeConsumeQueue": 20 * 30_000}

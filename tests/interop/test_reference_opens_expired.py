@@ -92,3 +92,62 @@ def check(
     known = Circumstances(is_5x=True, is_clean=is_clean, damage="", undamaged=answer)
     with OfflineStore(store) as view:
         assert not differences(answer, view, known)
+
+
+@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+def test_store_whose_queues_lost_units_with_the_log_is_read_the_same(tmp_path: Path, release: str):
+    """Queues end at a few messages, the log begins far behind them: units keep their numbers."""
+    made, left, killed = tmp_path / "made", tmp_path / "left", tmp_path / "killed"
+    options = {**OPTIONS, "compatVersion": release[:3]}
+    with open_engine(made, SystemClock(), source=options) as ours:
+        write(ours)
+        shutil.copytree(made, left)
+    lose(left)
+    with open_engine(left, SystemClock(), source=options) as ours:
+        put(ours, range(1000, 1020))
+        ours.catch_up()
+        ours.flush()
+        wanted, bounds = read_all(ours)
+        ours.parts.queues.flush(0)
+        shutil.copytree(left, killed)
+    assert {place[2] for place in wanted if place[:2] == ("A", 0)} >= {166, 167}
+    spec, queries = tmp_path / "spec.json", tmp_path / "queries.json"
+    spec.write_text(json.dumps({"options": OPTIONS, "messages": []}), encoding="utf-8")
+    queries.write_text(json.dumps({"keys": []}), encoding="utf-8")
+    answers = ReferenceStore(release).dump([left, killed], spec, queries)
+    for store in (left, killed):
+        answer = answers[store]
+        assert answer.loads, answer.error
+        theirs = {
+            (line["topic"], line["queueId"], line["queueOffset"]): line["physicalOffset"]
+            for line in answer.messages
+        }
+        assert theirs == wanted
+        queues = {(q["topic"], q["queueId"]): q["maxOffset"] for q in answer.queues}
+        assert {key: queues[key] for key in bounds} == bounds
+
+
+def lose(store: Path) -> None:
+    """Take what queues were not flushed of, and log files that were deleted before that."""
+    for queue in (store / "consumequeue").glob("A/*"):
+        for file in sorted(queue.iterdir())[2:]:
+            file.unlink()
+    for file in sorted((store / "commitlog").iterdir())[:6]:
+        file.unlink()
+    assert (store / "abort").exists()
+
+
+def read_all(
+    ours: MessageStore,
+) -> tuple[dict[tuple[str, int, int], int], dict[tuple[str, int], int]]:
+    """Where each message lies, and where the queues of topic A end."""
+    found, ends = {}, {}
+    for queue_id in range(3):
+        low, high = ours.queue_bounds(QueueKey("A", queue_id))
+        ends["A", queue_id] = high
+        asked = GetRequest(topic="A", queue_id=queue_id, offset=low, max_messages=1000)
+        for message in ours.get(asked).messages:
+            found["A", queue_id, message.queue_offset] = message.physical_offset
+        assert low > 0
+        assert sum(place[1] == queue_id for place in found) == high - low
+    return found, ends

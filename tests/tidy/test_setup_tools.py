@@ -328,6 +328,7 @@ def test_java_that_cannot_be_had_is_told_with_the_line_to_type(without_java):
 def test_set_up_goes_on_without_java(tool, tmp_path, monkeypatch, capsys):
     setup, java = tool("setup"), tool("java")
     monkeypatch.setattr(java, "provide", lambda: None)
+    monkeypatch.setattr(tool("logged_disks"), "provide", list)
     for name in ("upgrade_pip", "remove_stale_kernel"):
         monkeypatch.setattr(setup, name, lambda: None)
     monkeypatch.setattr(setup, "venv_is_usable", lambda: True)
@@ -335,3 +336,21 @@ def test_set_up_goes_on_without_java(tool, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(setup, "install_package", lambda *, kernel: True)
     assert setup.set_up(moved=False)["built"]
     assert "All but Spark works without it" in capsys.readouterr().out
+
+
+# --- logged disks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("may_mount", "installed"), [(True, ["fuse3", "xfsprogs"]), (False, [])])
+def test_logged_disks_are_provided_only_where_they_can_be_mounted(
+    tool, tmp_path, monkeypatch, may_mount, installed
+):
+    disks, packages = tool("logged_disks"), tool("system_packages")
+    script(tmp_path / "mkfs.ext4", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(disks, "can_mount", lambda: may_mount)
+    monkeypatch.setattr(packages, "find_manager", lambda: packages.MANAGERS[0])
+    calls = []
+    monkeypatch.setattr(packages, "install", lambda _, names: calls.extend(names))
+    assert disks.provide() == [packages.Need.FUSE, packages.Need.XFS]
+    assert calls == installed

@@ -74,7 +74,7 @@ def test_full_file_system_refuses_heals_and_loses_nothing(
     root = small_disk / "store"
 
     def fill(tell: forks.Tell) -> None:
-        store = rocketlake.open_store(root, **options)
+        store = rocketlake.open_store(root, raise_on_failure=False, **options)
         acked = put_until_refused(store, root)
         tell(f"full after {acked}")
         for _ in range(50):

@@ -21,9 +21,16 @@ import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** Drives RocketMQ's own message store: write, append, dump, recover, hold, bench-put, bench-get. JSON lines on stdout. */
+/** Drives RocketMQ's own message store: write, append, dump, recover, hold, bench-put, bench-get, bench-wait. JSON lines on stdout. */
 public class StoreDriver {
     static PrintStream out;
+
+    /** Told of each message that a queue has now; end is the queue offset behind it. */
+    interface Arrival {
+        void came(String topic, int queue, long end);
+    }
+
+    static volatile Arrival arrival = (topic, queue, end) -> { };
 
     /** One open store with everything hung on it. */
     static class Store {
@@ -41,7 +48,7 @@ public class StoreDriver {
         System.setOut(System.err);
         int code = 0;
         try {
-            if (args.length < 2) throw new IllegalArgumentException("usage: store VERSION write|dump|append|recover|hold|bench-put|bench-get ...");
+            if (args.length < 2) throw new IllegalArgumentException("usage: store VERSION write|dump|append|recover|hold|bench-put|bench-get|bench-wait ...");
             List<String> rest = new ArrayList<>(Arrays.asList(args).subList(1, args.length));
             switch (args[0]) {
                 case "write": StoreWriter.write(rest, false); break;
@@ -51,6 +58,7 @@ public class StoreDriver {
                 case "hold": StoreReader.hold(rest); break;
                 case "bench-put": StoreBench.benchPut(rest); break;
                 case "bench-get": StoreBench.benchGet(rest); break;
+                case "bench-wait": WaitBench.benchWait(rest); break;
                 default: throw new IllegalArgumentException("no such subcommand: " + args[0]);
             }
         } catch (IllegalArgumentException e) {

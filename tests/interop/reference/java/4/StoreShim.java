@@ -50,7 +50,7 @@ class StoreShim {
         Object[] a = new Object[c.getParameterCount()];
         a[0] = "driver";
         if (a.length > 1) a[1] = true;
-        return new DefaultMessageStore(s.config, (BrokerStatsManager) c.newInstance(a), (t, q, o, tag, time, bits, props) -> { }, s.brokerConfig);
+        return new DefaultMessageStore(s.config, (BrokerStatsManager) c.newInstance(a), (t, q, o, tag, time, bits, props) -> StoreDriver.arrival.came(t, q, o), s.brokerConfig);
     }
 
     void started(StoreDriver.Store s) {

@@ -60,7 +60,7 @@ class StoreShim {
         ConcurrentMap<String, TopicConfig> table = s.controller == null ? new ConcurrentHashMap<>() : s.controller.getTopicConfigManager().getTopicConfigTable();
         table.putAll(topics);
         BrokerStatsManager stats = new BrokerStatsManager("driver", true);
-        DefaultMessageStore store = new DefaultMessageStore(s.config, stats, (t, q, o, tag, time, bits, props) -> { }, s.brokerConfig, table);
+        DefaultMessageStore store = new DefaultMessageStore(s.config, stats, (t, q, o, tag, time, bits, props) -> StoreDriver.arrival.came(t, q, o), s.brokerConfig, table);
         if (s.config.isTimerWheelEnable() && s.controller != null) {
             String config = s.config.getStorePathRootDir() + File.separator + "config" + File.separator;
             timerCheckpoint = new TimerCheckpoint(config + "timercheck");
