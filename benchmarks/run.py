@@ -22,6 +22,7 @@ from cli import dump_bench, start_bench
 from measure import SCALE, Result
 from micro import arrow_bench, dispatch_bench, encode_bench, read_bench, scan_bench
 from store import (
+    beside_bench,
     get_bench,
     idle_bench,
     latency_bench,
@@ -29,6 +30,7 @@ from store import (
     start_store_bench,
     sync_bench,
     verify_bench,
+    wait_bench,
 )
 
 import rocketlake
@@ -46,6 +48,8 @@ WORKLOADS = {
     **sync_bench.WORKLOADS,
     **get_bench.WORKLOADS,
     **latency_bench.WORKLOADS,
+    **wait_bench.WORKLOADS,
+    **beside_bench.WORKLOADS,
     **idle_bench.WORKLOADS,
     **verify_bench.WORKLOADS,
     **start_store_bench.WORKLOADS,

@@ -47,6 +47,14 @@ def get(store: Path, *, queue: int, batch: int, file_size: int, passes: int = 3)
     return _run("bench-get", store, {**arguments, "file-size": file_size})[-1]
 
 
+def wait(store: Path, *, count: int, rate: int, **more: object) -> Line:
+    """Measure from each put to its arrival, `rate` a second; 0: one after the other."""
+    arguments = {"count": count, "rate": rate}
+    more = {name.replace("_", "-"): value for name, value in more.items()}
+    (line,) = _run("bench-wait", store, {**arguments, **more})
+    return line
+
+
 def recover(store: Path, *, file_size: int) -> Line:
     """Start on a store in place and stop; return the times it took and the bounds it found."""
     options = json.dumps({"mappedFileSizeCommitLog": file_size})
