@@ -47,16 +47,7 @@ class MappedFile(HeldResource):
     __slots__ = (
         *("allocated", "base_offset", "buffer", "committed", "flushed", "is_first", "path", "size"),
         *("store_timestamp", "wrote"),
-        *(
-            "_handle",
-            "_handle_users",
-            "_is_locked",
-            "_is_unlinked",
-            "_map",
-            "_ops",
-            "_owes_zeros",
-            "_traits",
-        ),
+        *("_is_locked", "_is_unlinked", "_map", "_ops", "_owes_zeros", "_traits"),
         *("_write_buffer", "_writers"),
     )
 

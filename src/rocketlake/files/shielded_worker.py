@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from rocketlake.files.handed_call import HandedCall
@@ -13,7 +13,6 @@ from rocketlake.files.handed_call import HandedCall
 log = logging.getLogger(__name__)
 
 _END_S: Final = 10.0
-_LOOK_S: Final = 60.0
 _STEP_S: Final = 0.1
 _NO_THREAD: Final = ("can't start new thread", "can't create new thread")
 """How the interpreter says that it makes no thread."""
@@ -24,7 +23,7 @@ Value = TypeVar("Value")
 class _Server:
     """A thread, what it is asked to do, and how far its life is."""
 
-    __slots__ = ("gate", "has_begun", "has_ended", "is_given_up", "thread", "work")
+    __slots__ = ("_forget_owner", "gate", "has_begun", "has_ended", "is_given_up", "thread", "work")
 
     def __init__(self, name: str, owner: "ShieldedWorker") -> None:
         self.work: SimpleQueue[HandedCall[Any] | None] = SimpleQueue()
@@ -33,10 +32,14 @@ class _Server:
         self.is_given_up = False
         self.gate = threading.Lock()
         self.gate.acquire()
-        shared = (owner.turn, owner.served)
         self.thread = threading.Thread(
-            target=self._run, args=(weakref.ref(owner), *shared), name=name, daemon=True
+            target=self._run, args=(owner.turn, owner.served), name=name, daemon=True
         )
+        # Why: a worker that nobody holds any more needs no thread. Not at the end of the program,
+        # when it may be needed to close a store.
+        end_with_owner = weakref.finalize(owner, self.work.put, None)
+        end_with_owner.atexit = False
+        self._forget_owner = end_with_owner.detach
 
     @property
     def may_be_there(self) -> bool:
@@ -62,17 +65,13 @@ class _Server:
             # One that has said that it ends needs a moment more, on a busy machine a long one.
             self.thread.join(timeout_s if self.has_ended else _STEP_S)
 
-    def _run(
-        self,
-        owner: "weakref.ref[ShieldedWorker]",
-        turn: threading.Lock,
-        served: threading.local,
-    ) -> None:
+    def _run(self, turn: threading.Lock, served: threading.local) -> None:
         self.has_begun = True
         served.is_worker = True
         try:
-            _serve(owner, self.work, turn)
+            _serve(self.work, turn)
         finally:
+            self._forget_owner()
             self.has_ended = True
             self.gate.release()
 
@@ -184,21 +183,9 @@ class ShieldedWorker:
             return self._server
 
 
-def _serve(
-    owner: "weakref.ref[ShieldedWorker]",
-    queue: "SimpleQueue[HandedCall[Any] | None]",
-    turn: threading.Lock,
-) -> None:
-    """Do what is asked for until the end is; or until no owner is left to ask."""
-    while True:
-        try:
-            work = queue.get(timeout=_LOOK_S)
-        except Empty:
-            if owner() is None:
-                return
-            continue
-        if work is None:
-            return
+def _serve(queue: "SimpleQueue[HandedCall[Any] | None]", turn: threading.Lock) -> None:
+    """Do what is asked for until the end is."""
+    while (work := queue.get()) is not None:
         with turn:
             work.run()
         del work

@@ -15,7 +15,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.store.consume_queue_ext import ConsumeQueueExt
 from rocketlake.store.stats import SparseLog
 from rocketlake.store.unit_files import UnitFiles
-from rocketlake.store.unit_kind import Units, can_hold
+from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX, Units, can_hold
 from rocketlake.store.unit_queue import Column, UnitQueue, packed
 
 log = logging.getLogger(__name__)
@@ -88,8 +88,8 @@ class ConsumeQueue(UnitQueue):
            may the next unit of a queue all of whose messages the log has deleted.
         3. A unit behind a gap keeps its number: the places before it are filled. Only a number that
            cannot be right, because the log has no room for so many records between the last unit
-           and this one, or because the next unit contradicts it, is not believed: the unit is
-           appended at the end.
+           and this one, because the next unit contradicts it, or because no file could hold it, is
+           not believed: the unit is appended at the end.
 
         Raises:
             DiskFullError: there is no space; a repeat does what is left to do.
@@ -251,6 +251,10 @@ class ConsumeQueue(UnitQueue):
         if start == len(units):
             return
         number = first_offset + start
+        if number > QUEUE_OFFSET_MAX:
+            self._note_shift(number)
+            number = self.max_offset
+            first_offset = number - start
         if self.max_physical_offset < 0:
             if number != self.max_offset:
                 self._begin_at(number)

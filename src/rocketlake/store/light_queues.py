@@ -10,8 +10,10 @@ from rocketlake.model.topics import (
     can_name_queues,
     is_retry_topic,
 )
+from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX
 
 _I64_MAX: Final = (1 << 63) - 1
+_I16_MAX: Final = (1 << 15) - 1
 
 
 def may_fan_out(topic: str) -> bool:
@@ -29,8 +31,18 @@ def light_places(properties: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
     for name, text in zip(queues, offsets, strict=False):
         offset = number_of(text, -1)
-        if offset >= 0 and can_name_queues(name):
+        if 0 <= offset <= QUEUE_OFFSET_MAX and can_name_queues(name):
             yield name, offset
+
+
+def inner_batch(properties: Mapping[str, str], queue_offset: int) -> tuple[int, int]:
+    """Return the first queue offset of a record that is a batch, and how many messages it is."""
+    base = number_of(properties.get(names.INNER_BASE), queue_offset)
+    count = number_of(properties.get(names.INNER_NUM), 1)
+    return (
+        base if 0 <= base <= QUEUE_OFFSET_MAX else queue_offset,
+        count if 1 <= count <= _I16_MAX else 1,
+    )
 
 
 def impossible_names(properties: Mapping[str, str]) -> list[str]:

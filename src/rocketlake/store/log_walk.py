@@ -18,6 +18,7 @@ from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView
 from rocketlake.store.offline.tail import Tail
 from rocketlake.store.unheld_records import UnheldRecords
+from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX
 
 _KEYED_LOOK_MAX: Final = 4096  # records at the end among which one with a key is looked for
 _ZEROS: Final = bytes(WINDOW)
@@ -136,12 +137,16 @@ def next_offsets(
         traits = dispatch_columns(columns).traits
         enters, is_special = traits & Trait.ENTERS_QUEUE != 0, traits & Trait.IS_SPECIAL != 0
         rows = deleted.later_rows(columns, *columns.topics(), np.flatnonzero(enters & ~is_special))
+        rows = rows[columns["queue_offset"][rows] <= QUEUE_OFFSET_MAX]
         for key, following in _plain_ends(columns, rows):
             found[key] = max(found.get(key, 0), following)
         for row in np.flatnonzero(enters & is_special).tolist():
             message = columns.message(row)
             for seat in tail_rules.seats_of(message):
-                if deleted.is_earlier(seat.key.topic, message.physical_offset):
+                if (
+                    deleted.is_earlier(seat.key.topic, message.physical_offset)
+                    or seat.queue_offset > QUEUE_OFFSET_MAX
+                ):
                     continue
                 following = seat.queue_offset + seat.count
                 found[seat.key] = max(found.get(seat.key, 0), following)

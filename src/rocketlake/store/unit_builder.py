@@ -26,6 +26,7 @@ from rocketlake.store.consume_queue_set import AnyQueue
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.light_queues import (
     impossible_names,
+    inner_batch,
     light_places,
     may_fan_out,
     number_of,
@@ -205,8 +206,7 @@ class UnitBuilder:
                 delay_ms = delay_of(self._delays_ms, level)
                 records.tags_codes[row] = int(found["store_timestamp"]) + delay_ms
         if int(found["sys_flag"]) & INNER_BATCH:
-            base = number_of(properties.get(names.INNER_BASE), int(found["queue_offset"]))
-            records.batches[row] = (base, number_of(properties.get(names.INNER_NUM), 1))
+            records.batches[row] = inner_batch(properties, int(found["queue_offset"]))
         enters_queue = bool(records.traits[row] & Trait.ENTERS_QUEUE)
         if self._has_light_queues and enters_queue and may_fan_out(topic):
             for name in impossible_names(properties):

@@ -45,6 +45,10 @@ BATCHED: Final = UnitKind(
 )
 
 
+QUEUE_OFFSET_MAX: Final = 1 << 56
+"""Beyond it a number is damage: no file name could say where its unit lies."""
+
+
 def can_hold(count: int, begin: int, end: int) -> bool:
     """Tell whether a range of the log has room for so many records.
 

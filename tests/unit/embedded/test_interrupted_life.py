@@ -33,8 +33,16 @@ def interrupt(monkeypatch, method, times):
     monkeypatch.setattr(ShieldedWorker, method, interrupted)
 
 
+@pytest.fixture
 def threads():
-    return [one.name for one in threading.enumerate() if one.name.startswith("rocketlake")]
+    """Return the threads of stores that were opened in this test; others may have left some."""
+    before = set(threading.enumerate())
+
+    def find():
+        found = set(threading.enumerate()) - before
+        return [one.name for one in found if one.name.startswith("rocketlake")]
+
+    return find
 
 
 def open_when_free(root):
@@ -49,7 +57,9 @@ def open_when_free(root):
 
 
 @pytest.mark.parametrize("method", ["run", "_hand_over", "_await"])
-def test_with_block_whose_close_is_interrupted_at_once_closes(tmp_path, monkeypatch, method):
+def test_with_block_whose_close_is_interrupted_at_once_closes(
+    tmp_path, monkeypatch, threads, method
+):
     store = rocketlake.open_store(tmp_path)
     store.put(Message(topic="T", body=b"x"))
     interrupt(monkeypatch, method, 1)
@@ -60,7 +70,7 @@ def test_with_block_whose_close_is_interrupted_at_once_closes(tmp_path, monkeypa
     rocketlake.open_store(tmp_path).close()
 
 
-def test_open_that_is_interrupted_twice_leaves_nothing_open(tmp_path, monkeypatch):
+def test_open_that_is_interrupted_twice_leaves_nothing_open(tmp_path, monkeypatch, threads):
     interrupt(monkeypatch, "_await", 2)
     with pytest.raises(InterruptError):
         rocketlake.open_store(tmp_path)
@@ -68,7 +78,7 @@ def test_open_that_is_interrupted_twice_leaves_nothing_open(tmp_path, monkeypatc
     assert threads() == []
 
 
-def test_error_of_any_kind_while_a_part_closes_leaves_no_lock(tmp_path, monkeypatch):
+def test_error_of_any_kind_while_a_part_closes_leaves_no_lock(tmp_path, monkeypatch, threads):
     store = rocketlake.open_store(tmp_path)
     keeper = store._parts.parts[-1]
     monkeypatch.setattr(keeper, "close", lambda: 1 / 0)

@@ -1,4 +1,4 @@
-"""A second writer of the same messages is refused, whatever way it comes (issue 12)."""
+"""A second writer of the same messages is refused, whatever way it comes."""
 
 import os
 import shutil

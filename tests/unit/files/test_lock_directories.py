@@ -88,7 +88,7 @@ def run(code: str, *words: Path | str) -> str:
 
 @pytest.mark.usefixtures("held")
 def test_lock_is_held_after_the_own_process_copies_the_store(root: Path, tmp_path: Path):
-    """Closing any descriptor of `lock` would release a POSIX lock (issue 12)."""
+    """Closing any descriptor of `lock` would release a POSIX lock."""
     shutil.copytree(root, tmp_path / "copy")
     assert (root / "lock").read_bytes() == b"lock"
     assert run(TRY, root) == f"{os.getpid()} {root}/lock"

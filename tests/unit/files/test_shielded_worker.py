@@ -1,5 +1,6 @@
 """ShieldedWorker: calls that are done to their end, whatever becomes of the thread that waits."""
 
+import gc
 import threading
 
 import pytest
@@ -142,3 +143,13 @@ def test_interrupt_inside_the_start_of_the_thread_is_not_taken_for_the_end_of_th
     worker.end()
     assert made == [NAME]
     assert threads_of_the_worker() == []
+
+
+def test_thread_of_a_worker_that_nobody_holds_ends():
+    worker = ShieldedWorker(NAME)
+    worker.run([worker].copy)  # what was done must not keep it
+    (thread,) = threads_of_the_worker()
+    del worker
+    gc.collect()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""Memory calls of the compiled kernel: none gets a null pointer (issue 12)."""
+"""Memory calls of the compiled kernel: none gets a null pointer."""
 
 import re
 from pathlib import Path

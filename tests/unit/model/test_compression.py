@@ -189,7 +189,7 @@ def limit():
 
 @pytest.mark.parametrize("kind", Compression)
 def test_default_limit_ends_a_bomb_early(kind, limit):
-    """A message of a few KiB must not take all memory when its body is asked for (issue 12)."""
+    """A message of a few KiB must not take all memory when its body is asked for."""
     limit(1 << 20)
     bomb = deflate(bytes(16 << 20), kind)
     tracemalloc.start()

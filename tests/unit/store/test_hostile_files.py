@@ -1,4 +1,4 @@
-"""Files crafted to cost time or memory: every command ends, and soon (issue 12).
+"""Files crafted to cost time or memory: every command ends, and soon.
 
 Each case runs in a fork that an alarm ends, with little memory.
 """

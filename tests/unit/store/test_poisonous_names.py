@@ -1,4 +1,4 @@
-"""Names that no queue can have: refused by every put, skipped where a log holds them (issue 12)."""
+"""Names that no queue can have: refused by every put, skipped where a log holds them."""
 
 import logging
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import rocketlake
+from rocketlake import Message
 from rocketlake.errors import StoreError
 from rocketlake.format import layout
 from rocketlake.model import properties as names
@@ -138,6 +139,19 @@ def test_names_without_end_are_logged_a_few_times(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.WARNING):
         rocketlake.open_store(tmp_path, **LIGHT).close()
     assert sum("no queue for a record" in record.message for record in caplog.records) == 20
+
+
+@pytest.mark.parametrize("number", [layout.MAX_I64, layout.MAX_I64 // 20])
+def test_queue_offset_that_no_file_can_have(tmp_path: Path, number: int):
+    builder = StoreBuilder(tmp_path).record(body=b"first")
+    builder.record(queue_id=3, body=b"second", queue_offset=number, dispatched=False)
+    builder.record(body=b"last", dispatched=False).unclean().write()
+    with rocketlake.open_store(tmp_path, read_only=True) as view:
+        assert [found.body for found in view.get("T", 3, 0).messages] == [b"second"]
+    with rocketlake.open_store(tmp_path) as store:
+        assert [found.body for found in store.get("T", 3, 0).messages] == [b"second"]
+        assert store.put(Message(topic="T", body=b"next"), queue_id=3).queue_offset == 1
+    assert command.run("info", tmp_path).code == 0
 
 
 @pytest.mark.parametrize("number", [layout.MAX_I64, 10**30, -(10**30), layout.MAX_I64 // 20])

@@ -209,7 +209,7 @@ def test_store_that_deletes_nothing_by_itself_keeps_all(make):
     bench.age(1000)
     bench.disk.usage = usage(99)
     assert bench.round(30) == 0
-    assert "delete_expired() can remove up to 4 log files" in bench.put().reason
+    assert "delete_expired(hours=0) removes up to 4 log files" in bench.put().reason
 
 
 # --- asked ----------------------------------------------------------------------------------------

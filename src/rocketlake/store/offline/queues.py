@@ -205,14 +205,14 @@ class QueueView:
         last = self.units(self.end_index - 1, 1) if self.end_index > self.first_index else None
         if last is None or not len(last):
             return 0
-        return int(last["queue_offset"][0] + last["batch_size"][0])
+        return int(last["queue_offset"][0]) + int(last["batch_size"][0])
 
     @property
     def max_offset(self) -> int:
         """The queue offset of the next message."""
         owed = self._owed()
         if len(owed):
-            return int(owed["queue_offset"][-1] + owed["batch_size"][-1])
+            return int(owed["queue_offset"][-1]) + int(owed["batch_size"][-1])
         return self.next_offset
 
     def correct_min(self, log_min: int, *, keep_empty_min: bool) -> None:

@@ -20,12 +20,12 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC, can_name_queues, is_lmq
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
-from rocketlake.store.light_queues import light_places, may_fan_out, number_of
+from rocketlake.store.light_queues import inner_batch, light_places, may_fan_out, number_of
 from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop, is_record_at
 from rocketlake.store.offline.queues import QueueView
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.unit_kind import can_hold
+from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX, can_hold
 
 _MAGICS = tuple(
     magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
@@ -285,6 +285,11 @@ class Debts:
     ) -> None:
         queue_offset, count = numbers
         queue = self._queues.get(key)
+        if queue_offset > QUEUE_OFFSET_MAX:
+            # As store.consume_queue does: it is appended at the end.
+            end = 0 if queue is None else queue.next_offset
+            queue_offset = self._next.get(key, end)
+            self.gaps.add(key)
         if queue is None:
             if queue_offset < 0 or key.queue_id < 0 or not can_name_queues(key.topic):
                 return
@@ -326,8 +331,7 @@ def seats_of(message: StoredMessage) -> Iterator[Seat]:
     properties = message.properties
     key = QueueKey(message.topic, message.queue_id)
     if message.sys_flag & flags.INNER_BATCH:
-        base = number_of(properties.get(names.INNER_BASE), message.queue_offset)
-        count = number_of(properties.get(names.INNER_NUM), 1)
+        base, count = inner_batch(properties, message.queue_offset)
         yield Seat(key, base, count, is_batch=True)
         return
     yield Seat(key, message.queue_offset)
