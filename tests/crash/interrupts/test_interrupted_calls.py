@@ -1,392 +1,87 @@
 """A call that an exception ends at any instruction leaves a store that loses nothing and goes on.
 
-Each test makes a call again and again, each time with an exception some instructions later, until
-the call comes to its end. After every one of them the store takes a message; in the end everything
-acknowledged is at its place, queue offsets have no gaps, and the store closes, reopens and
-verifies. `ROCKETLAKE_INTERRUPTS=all` takes every single instruction, which lasts half an hour.
+Every seventh instruction, or fewer of long calls; `ROCKETLAKE_INTERRUPTS=all` takes every single
+one, which lasts half an hour. The cases are in `interrupted_run.py`.
 """
 
-import contextlib
-import faulthandler
-import itertools
-import os
-import threading
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from interrupts.injector import Injector
 
-import rocketlake
-from rocketlake import Message
-from rocketlake.clock import SystemClock
-from rocketlake.errors import RocketLakeError
-from rocketlake.upkeep.verify.verifier import Verifier
-
-pytestmark = [
-    pytest.mark.crash,
-    # The interpreter ignores, with a warning, what is raised in a finalizer or a weak reference.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-SMALL = {
-    "mapped_file_size_commit_log": 16384,
-    "mapped_file_size_consume_queue": 20 * 20,
-    "max_hash_slot_num": 16,
-    "max_index_num": 64,
-    "default_topic_queue_nums": 2,
-}
-MODES = {
-    "async": {},
-    "sync": {"flush_disk_type": "SYNC_FLUSH"},
-    "write buffers": {"transient_store_pool_enable": True, "transient_store_pool_size": 3},
-}
-STUCK_S = 60
-EVERY = 7
+SCRIPT = Path(__file__).with_name("interrupted_run.py")
+MODES = ["async", "sync", "write buffers"]
+pytestmark = pytest.mark.parametrize("mode", MODES)
 
 
-@pytest.fixture(autouse=True)
-def stuck_test_says_where():
-    faulthandler.dump_traceback_later(STUCK_S, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
+def interrupt(case, mode, path, *kind):
+    """Run a case in a process of its own; return how often the call was interrupted."""
+    command = [sys.executable, str(SCRIPT), case, mode, str(path), *kind]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(shlex.join(command), ended.stdout)  # noqa: T201 - shown with a failure, or with -s
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return int(ended.stdout)
 
 
-class Bench:
-    """A store, what it acknowledged, and calls that are interrupted."""
-
-    def __init__(self, path, **options):
-        self.path = path
-        self._options = {**SMALL, **options}
-        self._numbers = itertools.count()
-        self.acknowledged = {}
-        self.store = self.open()
-
-    def open(self):
-        self.store = rocketlake.open_store(self.path, **self._options)
-        return self.store
-
-    def message(self, topic="T", size=40, **fields):
-        body = f"{next(self._numbers):08d}".encode()
-        return Message(topic=topic, body=body.ljust(size, b"."), **fields)
-
-    def note(self, topic, receipt, *bodies):
-        assert receipt.is_ok, receipt
-        for number, body in enumerate(bodies):
-            place = (topic, self._queue_of(receipt, topic, body), receipt.queue_offset + number)
-            assert place not in self.acknowledged, f"{place} was given twice"
-            self.acknowledged[place] = body
-
-    def _queue_of(self, receipt, topic, body):
-        found = self.store.message_at(receipt.physical_offset)
-        if found is None:
-            self.store.max_offset(topic, 0)  # has write buffers committed
-            found = self.store.message_at(receipt.physical_offset)
-        assert found.topic == topic
-        return found.queue_id
-
-    def put(self, message):
-        self.note(message.topic, self.store.put(message), message.body)
-
-    def interrupt(self, make_call, *, step=1, between=None, most=100_000):
-        """Make a call until it comes to its end, with an exception one instruction later each."""
-        injector = Injector()
-        step = 1 if os.environ.get("ROCKETLAKE_INTERRUPTS") == "all" else step * EVERY
-        for at in itertools.count(0, step):
-            call = make_call()
-            if not injector.run(call, at):
-                return at
-            try:
-                (between or self._go_on)()
-            except BaseException as error:
-                raise AssertionError(f"interrupted at {at}: {injector.place}") from error
-            assert at < most, "the call never comes to its end"
-        return 0
-
-    def _go_on(self):
-        self.put(self.message())
-
-    def check(self):
-        """Compare what is there with what was acknowledged."""
-        topics = sorted({topic for topic, _, _ in self.acknowledged})
-        found = {}
-        for topic in topics:
-            for queue in range(self.store.topic(topic).read_queue_count):
-                end = self.store.max_offset(topic, queue)
-                offset = self.store.min_offset(topic, queue)
-                while offset < end:
-                    result = self.store.get(topic, queue, offset, 500)
-                    assert result.messages, (topic, queue, offset, end)
-                    assert not result.corrupt
-                    for message in result.messages:
-                        assert message.queue_offset == offset, "a gap in queue offsets"
-                        found[topic, queue, offset] = message.body
-                        offset += 1
-        lost = {place for place, body in self.acknowledged.items() if found.get(place) != body}
-        assert not lost, sorted(lost)[:5]
-
-    def finish(self):
-        """Close, reopen and verify the store."""
-        self.check()
-        self.store.close()
-        assert not (self.path / "abort").exists()
-        assert not store_threads()
-        findings = []
-        Verifier(self.path).run(findings.append)
-        assert not findings
-        with self.open():
-            self.check()
-
-
-def store_threads():
-    """The threads of open stores; those that are ending have their time."""
-    names = ("rocketlake", "delay levels", "timer", "table-keeper")
-    deadline_s = SystemClock().monotonic_s() + 5
-    while SystemClock().monotonic_s() < deadline_s:
-        found = [t for t in threading.enumerate() if t.name.startswith(names) and t.is_alive()]
-        if not found:
-            break
-    return found
-
-
-@pytest.fixture(params=MODES)
-def bench(request, tmp_path):
-    made = Bench(tmp_path / "store", **MODES[request.param])
-    yield made
-    with contextlib.suppress(RocketLakeError):
-        made.store.close()
-
-
-def place_of(message):
-    return message.queue_id, message.queue_offset
-
-
-def later(seconds=3600):
-    return SystemClock().now_ms() + 1000 * seconds
-
-
-PUTS = {
-    "plain": {},
-    "keyed": {"keys": ["k1", "k2"], "tags": "a", "properties": {"p": "q"}},
-    "large": {"size": 9000},
-    "unwaited": {"wait": False},
-}
-
-
-@pytest.mark.parametrize("kind", PUTS)
-def test_put(bench, kind):
-    def make_call():
-        message = bench.message(**PUTS[kind])
-        return lambda: bench.note("T", bench.store.put(message), message.body)
-
-    bench.put(bench.message())
-    assert bench.interrupt(make_call) > 50
-    bench.finish()
+@pytest.mark.parametrize("kind", ["plain", "keyed", "large", "unwaited"])
+def test_put(tmp_path, mode, kind):
+    assert interrupt("put", mode, tmp_path, kind) > 5
 
 
 @pytest.mark.parametrize("kind", ["delay level", "deliver at"])
-def test_put_of_a_delayed_message(bench, kind):
-    fields = {"delay_level": 18} if kind == "delay level" else {"deliver_at": later()}
-    bench.put(bench.message())
-    bench.interrupt(lambda: lambda: bench.store.put(bench.message(**fields)), step=3)
-    bench.finish()
+def test_put_of_a_delayed_message(tmp_path, mode, kind):
+    assert interrupt("delayed put", mode, tmp_path, kind) > 5
 
 
-def test_put_batch(bench):
-    def make_call():
-        messages = [bench.message() for _ in range(3)]
-        return lambda: bench.note(
-            "T", bench.store.put_batch(messages, queue_id=1), *(m.body for m in messages)
-        )
-
-    bench.put(bench.message())
-    bench.interrupt(make_call)
-    bench.finish()
+def test_put_batch(tmp_path, mode):
+    assert interrupt("put_batch", mode, tmp_path) > 5
 
 
-def test_put_async(bench):
-    def make_call():
-        message = bench.message()
-        return lambda: bench.note("T", bench.store.put_async(message).result(10), message.body)
-
-    bench.put(bench.message())
-    bench.interrupt(make_call)
-    bench.finish()
+def test_put_async(tmp_path, mode):
+    assert interrupt("put_async", mode, tmp_path) > 5
 
 
-def test_roll(bench):
+def test_roll(tmp_path, mode):
     """Every put needs a new file."""
-
-    def make_call():
-        message = bench.message(size=9000)
-        return lambda: bench.note("T", bench.store.put(message), message.body)
-
-    bench.put(bench.message())
-    bench.interrupt(make_call, between=lambda: bench.put(bench.message(size=9000)))
-    bench.finish()
+    assert interrupt("roll", mode, tmp_path) > 5
 
 
-def test_first_put_of_a_topic(bench):
+def test_first_put_of_a_topic(tmp_path, mode):
     """The topic can be written afterwards, whatever became of its first message."""
-    topics = (f"new-{number}" for number in itertools.count())
-    topic = ""
-
-    def make_call():
-        nonlocal topic
-        topic = next(topics)
-        message = bench.message(topic)
-        return lambda: bench.note(message.topic, bench.store.put(message), message.body)
-
-    bench.interrupt(make_call, between=lambda: bench.put(bench.message(topic)), step=2)
-    bench.finish()
+    assert interrupt("first put of a topic", mode, tmp_path) > 5
 
 
 @pytest.mark.parametrize("read", ["get", "query", "offset_by_time", "max_offset", "flush"])
-def test_read_behind_a_put(bench, read):
-    calls = {
-        "get": lambda: bench.store.get("T", 0, 0),
-        "query": lambda: bench.store.query("T", "k"),
-        "offset_by_time": lambda: bench.store.offset_by_time("T", 0, later(-3600)),
-        "max_offset": lambda: bench.store.max_offset("T", 0),
-        "flush": bench.store.flush,
-    }
-
-    def make_call():
-        bench.put(bench.message(keys=["k"]))
-        return calls[read]
-
-    bench.interrupt(make_call, step=11 if read == "query" else 2)
-    bench.finish()
+def test_read_behind_a_put(tmp_path, mode, read):
+    assert interrupt("read behind a put", mode, tmp_path, read) > 5
 
 
-def test_consumer_loop(bench):
+def test_consumer_loop(tmp_path, mode):
     """Every message is handed out, in the order of its queue, and none is skipped."""
-    for _ in range(40):
-        bench.put(bench.message())
-    seen = []
-
-    def make_call():
-        bench.put(bench.message())
-
-        def call():
-            with bench.store.consumer("g", "T", timeout=0, batch=3) as consumer:
-                seen.extend(map(place_of, consumer))
-
-        return call
-
-    bench.interrupt(make_call, step=7, between=bench._go_on)
-    bench.check()
-    for queue in range(2):
-        offsets = [offset for found, offset in seen if found == queue]
-        end = bench.store.max_offset("T", queue)
-        assert set(offsets) == set(range(end)), "a message was skipped"
-    bench.finish()
+    assert interrupt("consumer loop", mode, tmp_path) > 5
 
 
-def test_one_consumer_that_is_interrupted_again_and_again(bench):
+def test_one_consumer_that_is_interrupted_again_and_again(tmp_path, mode):
     """A consumer that goes on after an exception hands out what the ended call took."""
-    consumer = bench.store.consumer("g", "T", timeout=0, batch=3)
-    seen = []
-
-    def make_call():
-        bench.put(bench.message())
-
-        def call():
-            seen.extend(map(place_of, consumer))
-
-        return call
-
-    bench.interrupt(make_call, step=5)
-    seen.extend(map(place_of, consumer))
-    for queue in range(2):
-        offsets = [offset for found, offset in seen if found == queue]
-        assert set(offsets) == set(range(bench.store.max_offset("T", queue)))
-        assert offsets == sorted(offsets), "out of order"
-    consumer.close()
-    bench.finish()
+    assert interrupt("one consumer", mode, tmp_path) > 5
 
 
-def test_poll_and_commit(bench):
+def test_poll_and_commit(tmp_path, mode):
     """What a poll took that did not return comes again, and is not committed."""
-    consumer = bench.store.consumer("g", "T", auto_commit=False)
-    seen = set()
-
-    def make_call():
-        bench.put(bench.message())
-
-        def call():
-            seen.update((m.queue_id, m.queue_offset) for m in consumer.poll())
-            consumer.commit()
-
-        return call
-
-    bench.interrupt(make_call, step=3)
-    while found := consumer.poll():
-        seen.update((m.queue_id, m.queue_offset) for m in found)
-    missing = {
-        (queue, offset)
-        for queue in range(2)
-        for offset in range(bench.store.max_offset("T", queue))
-        if (queue, offset) not in seen
-    }
-    # A message may have left the poll and not have come to `seen`.
-    assert len(missing) <= 3, missing
-    consumer.close()
-    bench.finish()
+    assert interrupt("poll and commit", mode, tmp_path) > 5
 
 
-def test_topics_made_changed_and_deleted(bench):
-    numbers = itertools.count()
-    bench.put(bench.message())
-
-    def make_call():
-        name = f"topic-{next(numbers)}"
-
-        def call():
-            bench.store.create_topic(name, 2)
-            bench.store.update_topic(name, 3)
-            bench.store.delete_topic(name)
-
-        return call
-
-    bench.interrupt(make_call, step=11)
-    bench.finish()
+def test_topics_made_changed_and_deleted(tmp_path, mode):
+    assert interrupt("topics", mode, tmp_path) > 5
 
 
-def test_close(tmp_path):
+def test_close(tmp_path, mode):
     """A close that is interrupted has closed the store; another one does no harm."""
-    bench = Bench(tmp_path / "store")
-    bench.put(bench.message())
-
-    def between():
-        bench.store.close()
-        assert not store_threads()
-        bench.open()
-        bench.put(bench.message())
-
-    bench.interrupt(lambda: bench.store.close, step=9, between=between)
-    bench.open()
-    bench.finish()
+    assert interrupt("close", mode, tmp_path) > 5
 
 
-def test_open(tmp_path):
+def test_open(tmp_path, mode):
     """An open that is interrupted leaves a store that can be opened."""
-    bench = Bench(tmp_path / "store")
-    bench.put(bench.message())
-    bench.store.close()
-
-    def between():
-        if bench.store.is_open:  # some C code took the exception for its own, and went on
-            bench.store.close()
-        assert not store_threads()
-        with bench.open():
-            bench.put(bench.message())
-
-    # Most instructions read the options; the last ones hand the work to the store's thread.
-    injector = Injector()
-    injector.run(bench.open, 1 << 60)
-    bench.store.close()
-    last = injector.count - 700
-    for at in [*range(0, last, 5_000), *range(last, injector.count, EVERY)]:
-        injector.run(bench.open, at)
-        between()
-    bench.open()
-    bench.finish()
+    assert interrupt("open", mode, tmp_path) > 5
