@@ -61,7 +61,8 @@ class StoreLockedError(StoreError):
             text = "another process has it open"
         else:
             text = f"process {holder} has it open"
-        super().__init__(f"{path} is locked: {text}{'; ' if way_out else ''}{way_out}")
+        way_out = way_out or "close it there, or read it beside (read_only=True)"
+        super().__init__(f"{path} is locked: {text}; {way_out}")
         self.path = path
         self.holder = holder
         self.is_own = is_own

@@ -6,6 +6,8 @@ import click
 
 from rocketlake.cli.opening import Reporter, StoreArguments, note, takes_store
 from rocketlake.cli.screen import Bars, size_text
+from rocketlake.errors import FileSizeError
+from rocketlake.format import names
 from rocketlake.upkeep.backup.copier import Backup, BackupReport, Listener
 
 
@@ -53,9 +55,24 @@ def _tell(report: BackupReport, directory: str) -> None:
             " the log there; RocketLake saves them under salvage first, RocketMQ does not."
             f" Next: rocketlake salvage {directory}"
         )
+    if report.refused is not None:
+        note(_refused_text(report.refused, directory))
     if report.pruned:
         click.echo(f"{report.pruned} files removed that have expired in the source")
     if report.kept:
         note(
             f"{report.kept} files that the source does not have any more stay; --prune removes them"
         )
+
+
+def _refused_text(refused: FileSizeError, directory: str) -> str:
+    text = (
+        f"{refused.path} was cut short to {refused.size} bytes. The copy has all bytes as they are;"
+        " a start of the store, or of the copy, refuses the file. Next: "
+    )
+    if names.COMMIT_LOG in Path(refused.path).parts:
+        return (
+            f"{text}rocketlake salvage NEW --from {directory}/{names.COMMIT_LOG} --replay puts"
+            " every good record into a new store NEW"
+        )
+    return f"{text}remove it from the copy; rocketlake repair {directory} makes it again"

@@ -16,6 +16,7 @@ from rocketlake.errors import StoreError, StoreNotFoundError
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
 from rocketlake.upkeep.export.writers import Format, open_sink
+from rocketlake.upkeep.salvage.cut_off import find_refused
 from rocketlake.upkeep.salvage.salvaging import (
     RawSource,
     Replayer,
@@ -93,19 +94,25 @@ def _sources_of(store: str, options: str | None) -> list[RawSource]:
     sources = salvaged(Path(store))
     try:
         with StoreArguments(store, None, options).open() as view:
-            uncut = uncut_log(view)
+            uncut, refused = uncut_log(view), find_refused(view)
     except StoreNotFoundError:
-        uncut = None  # what was saved can be used without a log
+        uncut = refused = None  # what was saved can be used without a log
     except StoreError as error:
-        uncut = None
+        uncut = refused = None
         note(f"the log was not looked at: {error}; --from {store}/commitlog reads it without STORE")
-    if uncut is not None:
+    if refused is not None:
+        note(
+            f"{refused}: a start refuses the store, and changes nothing. Next: rocketlake salvage"
+            f" NEW --from {store}/commitlog --replay puts every good record into a new store NEW"
+        )
+    elif uncut is not None:
         note(
             f"{uncut.cut_off}. The next start cuts the log there; RocketLake saves them under"
             " salvage first, RocketMQ does not"
         )
+    if uncut is not None:
         sources.append(uncut)
-    if not sources:
+    if not sources and refused is None:
         note(
             f"nothing was cut off {store}, or it was removed: there is no salvage directory in it,"
             " and no good record behind the end of its log"

@@ -44,8 +44,8 @@ def decode(value: JsonObject) -> TopicTable:
         ValueError: A member is of the wrong type; says which one.
     """
     topics = {
-        # Compat: the broker looks a topic up by its key; the name inside is only shown.
-        name: _bounded(table.convert({"topicName": name, **members}, TopicConfig, where))
+        # Compat: the broker looks a topic up by its key, so that is its name.
+        name: _bounded(table.convert({**members, "topicName": name}, TopicConfig, where))
         for name, where, members in table.get_entries(value, "topicConfigTable")
     }
     return TopicTable(topics, table.decode_version(value))

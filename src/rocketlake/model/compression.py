@@ -9,6 +9,7 @@ import zlib
 from enum import IntEnum
 from typing import IO, Final
 
+from rocketlake.errors import ConfigError
 from rocketlake.model import flags
 
 BODY_SIZE_MAX: Final = 64 << 20
@@ -47,20 +48,33 @@ class _Limit:
     """The limit of the process. Thread-safety: one attribute is read and replaced."""
 
     def __init__(self, text: str | None) -> None:
-        self.size_max = BODY_SIZE_MAX if text is None else self.parse(text)
+        self._text = text
+        self._size_max = BODY_SIZE_MAX if text is None else 0
 
-    @staticmethod
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
-            raise ValueError(f"{VARIABLE}={text!r}: wanted a number of bytes, at least 1")
-        return int(text)
+    @property
+    def size_max(self) -> int:
+        # Why not at import: a wrong text is told by the call that needs it, as one of our errors.
+        if not self._size_max:
+            text = self._text or ""
+            if not (text.isascii() and text.isdigit() and int(text) > 0):
+                raise ConfigError(f"{VARIABLE}={text!r}: wanted a number of bytes, at least 1")
+            self._size_max = int(text)
+        return self._size_max
+
+    @size_max.setter
+    def size_max(self, size_max: int) -> None:
+        self._size_max = size_max
 
 
 _limit = _Limit(os.environ.get(VARIABLE))
 
 
 def body_size_max() -> int:
-    """Return how many bytes a compressed body may inflate to."""
+    """Return how many bytes a compressed body may inflate to.
+
+    Raises:
+        ConfigError: the environment variable holds no number of bytes.
+    """
     return _limit.size_max
 
 
@@ -70,7 +84,9 @@ def set_body_size_max(size_max: int) -> None:
     Raises:
         ValueError: it is not at least 1.
     """
-    _limit.size_max = _Limit.parse(str(size_max))
+    if isinstance(size_max, bool) or not isinstance(size_max, int) or size_max < 1:
+        raise ValueError(f"size_max = {size_max!r}: wanted a number of bytes, at least 1")
+    _limit.size_max = size_max
 
 
 def inflate(body: bytes, sys_flag: int, *, size_max: int | None = None) -> bytes:
@@ -80,6 +96,7 @@ def inflate(body: bytes, sys_flag: int, *, size_max: int | None = None) -> bytes
 
     Raises:
         ValueError: the body is not what its flags say, or would grow beyond `size_max`.
+        ConfigError: the environment variable for the limit holds no number of bytes.
     """
     kind = compression(sys_flag)
     if kind is None:

@@ -33,8 +33,9 @@ from rocketlake.store.running_flags import RunningFlag
 log = logging.getLogger(__name__)
 
 _LOG_WAY_OUT: Final = (
-    "Nothing was changed. Put the whole file back, or move it away to go on without its messages; "
-    "meanwhile the others can be read (read_only=True, rocketlake dump)"
+    "Nothing was changed. Put the whole file back, or have every good record of the log put into a "
+    "new store: rocketlake salvage NEW --from THIS/commitlog --replay. Meanwhile it can be read "
+    "(read_only=True, rocketlake dump)"
 )
 _QUEUE_WAY_OUT: Final = (
     "Nothing was changed. Remove the file: `rocketlake repair` makes it again from the log"

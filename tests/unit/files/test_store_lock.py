@@ -170,7 +170,10 @@ def test_lock_of_another_process_is_respected_and_named(lock, tmp_path, code):
         with pytest.raises(StoreLockedError) as caught:
             lock.acquire()
         assert caught.value.holder == holder.pid
-        assert str(caught.value) == f"{tmp_path}/lock is locked: process {holder.pid} has it open"
+        assert str(caught.value) == (
+            f"{tmp_path}/lock is locked: process {holder.pid} has it open; close it there, or read"
+            " it beside (read_only=True)"
+        )
         assert not lock.is_held
     lock.acquire()
     assert lock.is_held

@@ -60,12 +60,12 @@ def test_unknown_members_are_passed_over():
     assert table.topics == {"T": TopicConfig(name="T")}
 
 
-def test_name_may_be_anything_and_need_not_be_the_key():
+def test_name_may_be_anything_and_is_the_key():
     names = ["a@b", '"', "中", "", "x" * 300]
     table = topics.decode({"topicConfigTable": {name: {} for name in names} | {7: {}}})
     assert list(table.topics) == [*names, "7"]
     table = topics.decode({"topicConfigTable": {"T": {"topicName": "other"}}})
-    assert table.topics["T"].name == "other"
+    assert table.topics["T"].name == "T", "a broker looks a topic up by its key"
 
 
 @pytest.mark.parametrize(

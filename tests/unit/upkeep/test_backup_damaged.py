@@ -197,3 +197,54 @@ def test_record_that_a_writer_finishes_meanwhile_is_not_taken_for_a_bad_one(buil
         assert view.max_offset == builder.placed[5].physical_offset
         log.write_bytes(whole)
         assert find_cut_off(view) is None
+
+
+# --- files that were cut short ------------------------------------------------------------------
+
+
+def cut(root, family, size):
+    path = sorted(file for file in (root / family).rglob("*") if file.is_file())[0]
+    with path.open("r+b") as file:
+        file.truncate(size)
+    return path
+
+
+def test_store_whose_log_file_was_cut_short_is_copied_as_it_is(builder, copy, tmp_path):
+    source = builder.records(40).write()
+    cut(source, "commitlog", SIZE // 2)
+    good = good_records(source)
+    for _ in range(2):  # the second one goes on with the first
+        ran = backup(source, copy, code=1)
+        assert "a start of the store, or of the copy, refuses the file" in ran.err
+        assert f"Next: rocketlake salvage NEW --from {copy}/commitlog --replay" in ran.err
+        assert manifest(copy)["state"] == "complete"
+    assert content(copy / "commitlog") == content(source / "commitlog")
+    ran = command.run("salvage", tmp_path / "new", "--from", copy / "commitlog", "--replay")
+    assert ran.code == 0, ran.err
+    with rocketlake.open_store(tmp_path / "new", read_only=True) as store:
+        assert len(store.get("T", 0, 0, max_messages=100).messages) == good
+
+
+def test_store_whose_queue_file_was_cut_short_is_copied_and_repaired(builder, copy):
+    source = builder.records(40).write()
+    path = cut(source, "consumequeue", 60)
+    ran = backup(source, copy, code=1)
+    damaged = copy / path.relative_to(source)
+    assert f"{damaged} was cut short to 60 bytes" in ran.err
+    damaged.unlink()  # as the note says
+    assert command.run("repair", copy, "--yes").code == 0
+    with rocketlake.open_store(copy) as store:
+        assert len(store.get("T", 0, 0, max_messages=100).messages) == 40
+
+
+@pytest.mark.parametrize("words", [("repair",), ("salvage",), ("salvage", "--replay")])
+def test_log_file_cut_short_has_a_way_out_that_loses_nothing(builder, words):
+    """It was to be moved away, with all its good records."""
+    builder.records(40).unclean().checkpoint(0, 0, 0)
+    source = builder.write()
+    cut(source, "commitlog", SIZE // 2)
+    ran = command.run(words[0], source, *words[1:])
+    text = " ".join((ran.out + ran.err).split())
+    assert "rocketlake salvage NEW --from" in text
+    assert "commitlog --replay" in text
+    assert "The next start cuts" not in text

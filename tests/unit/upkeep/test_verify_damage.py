@@ -425,3 +425,13 @@ def test_only_a_part(builder):
     assert verify(root, what=frozenset({"log"}))[0] == []
     assert verify(root, what=frozenset({"index"}))[0] == []
     assert len(verify(root, what=frozenset({"queues"}))[0]) == 2
+
+
+@pytest.mark.parametrize("size", [41, 44, 48, 52, 56, 60, 80, 100])
+def test_index_file_cut_to_almost_nothing_is_told(builder, size):
+    root = builder.write()
+    path = next((root / "index").iterdir())
+    os.truncate(path, size)
+    found, summary = verify(root)
+    assert not summary.is_sound
+    assert any(name == os.path.relpath(path, root) for _, name, _, _ in found)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.errors import StoreError
+from rocketlake.errors import FileSizeError, StoreError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_lock import AbortMark
 from rocketlake.format import java_json, names
@@ -84,6 +84,8 @@ class BackupReport(Struct, frozen=True, kw_only=True):
     """Files that have expired in the source and are still here."""
     cut_off: CutOff | None = None
     """Good records of the copy that a start would cut off."""
+    refused: FileSizeError | None = None
+    """The file that keeps a start from opening the copy: it was cut short in the source."""
 
 
 class Listener(Struct, frozen=True):
@@ -135,8 +137,9 @@ class Backup:
             files = self._open_files(view, begun, end)
             copier = StoreCopier(view, files, end, prune=prune, as_is=cut_off is not None)
             self._copy(view, copier, files, tables)
+            refused = None
             if cut_off is None:
-                self._settle(view, copier, end)
+                refused = self._settle(view, copier, end)
             elif self._is_quiet(view):
                 AbortMark(self._ops, self._target).remove()
         done = self._finish(begun, files, end, scan_all=verify)
@@ -153,6 +156,7 @@ class Backup:
             pruned=copier.pruned,
             kept=copier.kept,
             cut_off=cut_off,
+            refused=refused,
         )
 
     def _check_cut_off(self, wanted: CutOff) -> CutOff:
@@ -315,8 +319,12 @@ class Backup:
         holder = self._ops.lock_holder(directory.path(names.LOCK))
         return view.traits.is_clean and holder is None and not directory.exists(names.ABORT)
 
-    def _settle(self, view: OfflineStore, copier: StoreCopier, end: int) -> None:
-        """Make all families agree with the log, as a start would, and close the copy cleanly."""
+    def _settle(self, view: OfflineStore, copier: StoreCopier, end: int) -> FileSizeError | None:
+        """Make all families agree with the log, as a start would, and close the copy cleanly.
+
+        Returns why that cannot be: a file was cut short, and a start refuses it. The copy then has
+        the files as they are.
+        """
         if self._is_quiet(view):
             AbortMark(self._ops, self._target).remove()
         elif view.traits.is_clean:
@@ -331,13 +339,21 @@ class Backup:
             bar[0](done - reached)
             reached = done
 
-        report = settle(self._ops, self._target, self._clock, kind=Kind.of(view), on_progress=show)
+        kind = Kind.of(view)
+        try:
+            report = settle(self._ops, self._target, self._clock, kind=kind, on_progress=show)
+        except FileSizeError as error:
+            if names.COMMIT_LOG not in Path(error.path).parts:  # of the log the view has told it
+                text = f"it has {error.size} bytes instead of {error.expected}"
+                self._listener.damage(Finding(error.path, error.size, text))
+            return error
         if report.log_end != end and end > view.min_offset:
             notes = "; ".join(report.notes)
             raise StoreError(
                 f"the log of the copy ends at {report.log_end}, that of {self._source} at {end}"
                 f" ({notes}); the copy is left as it is, and marked as unfinished"
             )
+        return None
 
     def _finish(self, begun: Manifest, files: BackupFiles, end: int, *, scan_all: bool) -> Manifest:
         """Scan what is new in the copy, and write down what it holds."""

@@ -186,7 +186,8 @@ def index_shape(store: Layout) -> IndexShape:
     if slots is None or entries is None:
         raise StoreError(
             f"{store.root / names.INDEX}: the files do not tell how many slots they have; give "
-            "maxHashSlotNum with --options"
+            "maxHashSlotNum with --options, or remove all index files: the next start makes them "
+            "anew from the log"
         )
     return IndexShape(slots=slots, entries=entries, counts_empty=store.is_5x)
 

@@ -29,7 +29,7 @@ from rocketlake.store.inventory import InventoryFile
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.repair.rebuild import Machine, index_shape, rebuild_index, rebuild_queues
 from rocketlake.upkeep.repair.swapping import Workshop, copy_file, finish_interrupted
-from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
+from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off, find_refused
 from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.judging import Judge
 from rocketlake.upkeep.verify.places import Layout
@@ -64,6 +64,8 @@ class Plan(Struct, kw_only=True):
     hopeless: list[Fault] = field(default_factory=list)
     cut_off: CutOff | None = None
     """Good records behind a bad one that a start would cut off."""
+    refused: str | None = None
+    """Which file of the log keeps a start from opening the store."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +88,13 @@ class Plan(Struct, kw_only=True):
     def next_commands(self, root: Path) -> Iterator[str]:
         """Say what to do about what cannot be repaired: a command, and what it does."""
         kinds = {fault.kind for fault in self.hopeless}
-        if self.cut_off is not None:
+        if self.refused is not None:
+            yield (
+                f"rocketlake salvage NEW --from {root / names.COMMIT_LOG} --replay: puts every good"
+                f" record of the log into a new store NEW; a start refuses this one, since"
+                f" {self.refused}"
+            )
+        elif self.cut_off is not None:
             yield (
                 f"rocketlake salvage {root}: lists the good records behind the bad one, which a"
                 " start would cut off; --out FILE exports them, --replay opens the store and puts"
@@ -162,7 +170,7 @@ class Repairer:
             self._is_4x = store.traits.is_4x
             verifier = Verifier(store, self._options)
             summary = verifier.run(on_bytes=on_bytes)
-            cut_off = find_cut_off(store)
+            cut_off, refused = find_cut_off(store), find_refused(store)
         assert verifier.layout is not None, "verify has run"
         assert verifier.judge is not None, "verify has run"
         self._found = verifier.layout
@@ -170,7 +178,7 @@ class Repairer:
         self.faults = verifier.ledger.faults
         planner = _Planner(verifier.layout, verifier.judge, self._what, self._machine.ops)
         plan = planner.plan(self.faults)
-        plan.cut_off = cut_off
+        plan.cut_off, plan.refused = cut_off, refused
         return summary, plan
 
     def act(self, plan: Plan, on_bytes: Callable[[int], None] | None = None) -> Path:

@@ -29,6 +29,15 @@ class CutOff(Struct, frozen=True, kw_only=True):
         )
 
 
+def find_refused(view: OfflineStore) -> str | None:
+    """Return which file of the log keeps a start from opening the store, by its size."""
+    expected = view.log.file_size
+    for file in view.log.files:
+        if file.size != expected:
+            return f"{file.path} has {file.size} bytes instead of {expected}"
+    return None
+
+
 def find_cut_off(view: OfflineStore) -> CutOff | None:
     """Return what the next start would cut off a log; None if that is no good record.
 

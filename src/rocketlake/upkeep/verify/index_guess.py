@@ -39,6 +39,8 @@ def _candidates(data: bytes, header: IndexHeader) -> list[int]:
     first = room // layout.INDEX_SLOT_SIZE % 5 or 5
     start = entry_position(first, 1)
     count = max(len(data) - start, 0) // layout.INDEX_ENTRY_SIZE
+    if not count:
+        return []
     places = np.frombuffer(data, ENTRY_DTYPE, count, start)["physical_offset"]
     fits = places == header.begin_physical_offset
     last = header.entries_used - 1
