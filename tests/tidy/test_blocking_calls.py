@@ -22,7 +22,15 @@ ALLOWED = {
     ("store/flush.py", "GroupCommit.flush_for"): "BlockedPut.wait, which is a gate",
     ("embedded/consumer.py", "Consumer._await_ready"): "Division.wait, which is a gate",
     ("embedded/aio.py", "AsyncConsumer._await_ready"): "an event of asyncio: no thread waits",
-    ("store/put_future.py", "_WholeCondition"): "its `with` block is that of the lock itself",
+    ("embedded/aio.py", "_ended"): "a future of asyncio: no thread waits",
+    (
+        "store/put_future.py",
+        "_Waits.make_condition",
+    ): "of concurrent.futures; nothing here waits for it",
+    (
+        "store/put_future.py",
+        "_Waits._tell_callers",
+    ): "for a second at most, on the thread of callbacks",
 }
 
 

@@ -13,6 +13,7 @@
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -27,10 +28,13 @@ from rocketlake.embedded.moments import Moment
 from rocketlake.embedded.opening import AnyPath, open_store
 from rocketlake.embedded.plan import Start
 from rocketlake.embedded.store import Store
+from rocketlake.errors import StoreClosedError
+from rocketlake.files.handed_call import HandedCall
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetResult, PutReceipt
 from rocketlake.store.life import Progress
+from rocketlake.store.put_future import PutFuture
 from rocketlake.store.retention.service import Deleted
 
 P = ParamSpec("P")
@@ -61,8 +65,12 @@ class AsyncStore:
         await self.close()
 
     async def close(self) -> None:
-        """End every consumer, write the tables, and bring everything to disk."""
-        await _in_executor(self.store.close)
+        """End every consumer, write the tables, and bring everything to disk.
+
+        A task that is cancelled meanwhile is so when the store is closed; cancelled again, at once,
+        and closing goes on.
+        """
+        await _ended(_in_thread(self.store.close))
 
     async def flush(self) -> None:
         """Have everything on disk that was put, and the progress of groups with it."""
@@ -182,7 +190,7 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Leave the group; what was not committed stays so."""
-        await _in_executor(self.consumer.close)
+        await _ended(_in_thread(self.consumer.close))
 
     def __aiter__(self) -> Self:
         """Begin a loop; a message in whose loop body the last one ended comes again."""
@@ -293,7 +301,42 @@ class AsyncOpening:
         await self._store.close()
 
     async def _open(self) -> AsyncStore:
-        return AsyncStore(await _in_executor(self._opener))
+        opening = _CancellableOpening(self._opener)
+        opened = _in_thread(opening.open)
+        try:
+            return AsyncStore(await asyncio.shield(opened))
+        except asyncio.CancelledError:
+            await _ended(_in_thread(opening.give_up))
+            raise
+
+
+class _CancellableOpening:
+    """A store that is opened by one thread, and closed by another if its task was cancelled."""
+
+    def __init__(self, opener: Callable[[], Store]) -> None:
+        self._opener = opener
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._is_given_up = False
+
+    def open(self) -> Store:
+        """Open the store.
+
+        Raises:
+            StoreClosedError: the task was cancelled before.
+        """
+        with self._lock:
+            if self._is_given_up:
+                raise StoreClosedError("the store is not opened: the task was cancelled")
+            self._store = self._opener()
+            return self._store
+
+    def give_up(self) -> None:
+        """Close the store, as soon as it is open."""
+        with self._lock:
+            self._is_given_up = True
+            if self._store is not None:
+                self._store.close()
 
 
 def open_store_async(
@@ -323,12 +366,74 @@ def open_store_async(
 
 async def _settled(future: Future[PutReceipt]) -> PutReceipt:
     """Wait for a put; a task that is cancelled leaves the put alone."""
-    inner = asyncio.wrap_future(future)
+    inner = _told_to_loop(future)
     inner.add_done_callback(_look_at)
     return await asyncio.shield(inner)
 
 
-def _look_at(future: asyncio.Future[PutReceipt]) -> None:
+def _told_to_loop(future: Future[PutReceipt]) -> asyncio.Future[PutReceipt]:
+    """Return a future of the loop.
+
+    Why not `wrap_future`: its callback would wait for the turn of callbacks that a program has.
+    """
+    if not isinstance(future, PutFuture):  # a plug-in's own kind
+        return asyncio.wrap_future(future)
+    loop = asyncio.get_running_loop()
+    inner: asyncio.Future[PutReceipt] = loop.create_future()
+
+    def copy() -> None:
+        if inner.done():
+            return
+        error = future.exception()
+        if error is None:
+            inner.set_result(future.result())
+        else:
+            inner.set_exception(error)
+
+    def tell() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(copy)
+
+    future.call_at_answer(tell)
+    return inner
+
+
+def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """Have a call made by a thread of its own, whatever becomes of the task that waits for it.
+
+    Why not in the loop's executor: it may be busy, and drops what a cancelled task has not begun.
+    """
+    loop = asyncio.get_running_loop()
+    inner: asyncio.Future[T] = loop.create_future()
+    inner.add_done_callback(_look_at)
+
+    def run() -> None:
+        made = HandedCall(call)
+        made.run()
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(_copy_outcome, made, inner)
+
+    threading.Thread(target=run, name="rocketlake-asyncio").start()
+    return inner
+
+
+def _copy_outcome(made: HandedCall[T], inner: asyncio.Future[T]) -> None:
+    try:
+        inner.set_result(made.result())
+    except BaseException as error:  # noqa: BLE001 - raised by the task that waits
+        inner.set_exception(error)
+
+
+async def _ended(inner: asyncio.Future[T]) -> T:
+    """Return or raise what a call did; a task that is cancelled waits for its end first."""
+    try:
+        return await asyncio.shield(inner)
+    except asyncio.CancelledError:
+        await asyncio.wait([inner])
+        raise
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
     """Take note of an error, so that asyncio does not complain that nobody did."""
     if not future.cancelled():
         future.exception()

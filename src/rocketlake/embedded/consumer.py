@@ -222,6 +222,7 @@ class Consumer(Closing):
         self._require_open()
         self._reader.catch_up()
         with self._lock:
+            self._take_back()
             self._look_at_division()
             return sum(
                 max(self._intake.bounds(queue)[1] - cursor.handed, 0)
@@ -253,12 +254,14 @@ class Consumer(Closing):
         self._require_open()
         self._reader.catch_up()
         with self._lock:
+            self._take_back()
             self._look_at_division()
             for queue, cursor in self._intake.cursors.items():
                 self._intake.jump(cursor, self._intake.offset_by_time(queue, timestamp))
             self._forget_in_hand()
 
     def _cursor(self, queue_id: int) -> Cursor:
+        self._take_back()
         self._look_at_division()
         cursor = self._intake.cursors.get(queue_id)
         if cursor is None:

@@ -22,6 +22,8 @@ class Place(Struct, frozen=True):
     position: int
     in_flight: int
     """Messages handed out since the last commit."""
+    jumps: int = 0
+    """How often the cursor went on elsewhere; there is no way back to a place before a jump."""
 
 
 class Cursor:
@@ -72,31 +74,34 @@ class Cursor:
             buffer[-1] = (buffer[-1][0], max(next_offset, buffer[-1][1]))
         else:
             handed = next_offset
-        self.place = Place(buffer, 0, handed, next_offset, self.in_flight)
+        self.place = Place(buffer, 0, handed, next_offset, self.in_flight, self.place.jumps)
 
     def hand_out(self) -> StoredMessage:
         """Return the next message."""
-        buffer, index, position, in_flight = (
-            self.place.buffer,
-            self.place.index,
-            self.place.position,
-            self.place.in_flight,
-        )
+        place = self.place
+        buffer, index = place.buffer, place.index
         message, handed = buffer[index]
-        self.place = Place(buffer, index + 1, handed, position, in_flight + 1)
+        self.place = Place(
+            buffer, index + 1, handed, place.position, place.in_flight + 1, place.jumps
+        )
         return message
+
+    def go_back(self, place: Place) -> None:
+        """Stand where the cursor stood before, unless it went on elsewhere since."""
+        if place.jumps == self.place.jumps:
+            self.place = place
 
     def jump(self, offset: int) -> None:
         """Go on at another offset; what was handed out is no longer to be committed."""
-        self.place = Place((), 0, offset, offset, 0)
+        self.place = Place((), 0, offset, offset, 0, self.place.jumps + 1)
 
     def forget_ahead(self) -> None:
         """Forget what was read ahead and not handed out."""
         place = self.place
-        self.place = Place((), 0, place.handed, place.handed, place.in_flight)
+        self.place = Place((), 0, place.handed, place.handed, place.in_flight, place.jumps)
 
     def note_commit(self, handed: int) -> None:
         """Take note that what was handed out is committed."""
         self.committed = handed
         place = self.place
-        self.place = Place(place.buffer, place.index, place.handed, place.position, 0)
+        self.place = Place(place.buffer, place.index, place.handed, place.position, 0, place.jumps)

@@ -156,7 +156,7 @@ class Intake:
     def put_back(self, places: Sequence[tuple[Cursor, Place]]) -> None:
         """Let cursors stand where they stood before; the first of them has its turn next."""
         for cursor, place in reversed(places):
-            cursor.place = place
+            cursor.go_back(place)
             if cursor.has_more and self.cursors.get(cursor.queue_id) is cursor:
                 if cursor in self.ready:
                     self.ready.remove(cursor)

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -29,9 +29,12 @@ from rocketlake.store import exit_hook
 from rocketlake.store.api import PutReceipt
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.put_future import callback_thread
 from rocketlake.store.recovery_parts import RecoveryReport
 from rocketlake.store.retention.rules import HOUR_MS
 from rocketlake.store.retention.service import Deleted
+
+_CALLBACKS_S: Final = 5.0
 
 
 class Part(Protocol):
@@ -133,6 +136,8 @@ class Store(Sender, Reading, Closing):
             raise
         finally:
             worker.end()
+        # Why here: a callback may close the store, and this is then its thread.
+        callback_thread.wait_idle(_CALLBACKS_S)
 
     def _close(self) -> None:
         with self._life:

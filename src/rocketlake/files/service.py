@@ -153,7 +153,9 @@ class BackgroundService(ABC):
             self.on_wait_end()
             if not self._closing.is_set():
                 self.run_once()
-        except Exception:  # the thread's way ends here
+        except (
+            BaseException
+        ):  # the thread's way ends here; `sys.exit` in a listener does not end it
             self._failures += 1
             # A run that fails is tried again; the log shows the 1st, 2nd, 4th, 8th … in a row.
             if self._failures & (self._failures - 1) == 0:

@@ -84,7 +84,7 @@ def set_body_size_max(size_max: int) -> None:
     Raises:
         ValueError: it is not at least 1.
     """
-    if isinstance(size_max, bool) or not isinstance(size_max, int) or size_max < 1:
+    if type(size_max) is not int or size_max < 1:
         raise ValueError(f"size_max = {size_max!r}: wanted a number of bytes, at least 1")
     _limit.size_max = size_max
 

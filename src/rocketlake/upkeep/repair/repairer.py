@@ -344,7 +344,8 @@ class _Planner:
             goes_on = self._judge.goes_on(report)
             position = report.end - file.base_offset
             left = self._found.log_file_size - position
-            if file.size != self._found.log_file_size:
+            # A blank record says in four bytes how long it is: no log has larger files.
+            if file.size != self._found.log_file_size or left > layout.MAX_I32:
                 continue
             blank = left.to_bytes(4, "big") + layout.MAGIC_BLANK.to_bytes(4, "big", signed=True)
             last = report.bad[-1] if report.bad else None
