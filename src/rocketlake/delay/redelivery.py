@@ -1,5 +1,6 @@
 """How a message that waited becomes the one that is delivered."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -12,7 +13,11 @@ from rocketlake.model import properties as names
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.light_queues import refused_names
 
+log = logging.getLogger(__name__)
+
+_SHOWN: Final = 100
 _INT_MASK: Final = (1 << 32) - 1
 _LONG_DIGITS: Final = 19
 _CAPACITY: Final = 128
@@ -37,6 +42,7 @@ class Redelivery(Struct, frozen=True):
         """
         kept = order_properties(properties, is_4x=self.is_4x)
         kept.pop(names.RECORD_CRC, None)  # of the whole old record
+        _drop_bad_light_queues(kept, message.physical_offset)
         return DueRequest(
             message=Message(
                 topic=target.topic,
@@ -52,6 +58,26 @@ class Redelivery(Struct, frozen=True):
             sys_flag=message.sys_flag,
             reconsume_times=message.reconsume_times,
         )
+
+
+def _drop_bad_light_queues(properties: dict[str, str], physical_offset: int) -> None:
+    """Leave light queues out that no message may be put to.
+
+    Why: a put refuses such names, but a log may hold any bytes; all that is due behind the message
+    would wait for it for ever.
+    """
+    wrong = refused_names(properties)
+    if not wrong:
+        return
+    log.warning(
+        "late message enters no light queue of these names physical_offset=%d names=%r",
+        physical_offset,
+        [name[:_SHOWN] for name in wrong[:_SHOWN]],
+    )
+    found = properties.pop(names.MULTI_DISPATCH).split(names.MULTI_SEPARATOR)
+    good = [name for name in found if name and name not in wrong]
+    if good:
+        properties[names.MULTI_DISPATCH] = names.MULTI_SEPARATOR.join(good)
 
 
 def order_properties(properties: Mapping[str, str], *, is_4x: bool) -> dict[str, str]:

@@ -46,7 +46,8 @@ _OUTLOOKS: Final[Mapping[PutStatus, _Outlook]] = {
         "the disk is too slow for what is put; put it again later", retriable=True
     ),
     PutStatus.MESSAGE_ILLEGAL: _Outlook(
-        "change the message; max_message_size is the limit of sizes"
+        "change the message; for bodies that are too large, open the store with a larger"
+        " max_message_size"
     ),
     PutStatus.PROPERTIES_SIZE_EXCEEDED: _Outlook(
         "use fewer or shorter properties, and the body for long values"

@@ -8,7 +8,9 @@ from rocketlake.model.topics import (
     SCHEDULE_TOPIC,
     SYSTEM_PREFIX,
     can_name_queues,
+    is_lmq,
     is_retry_topic,
+    is_system_topic,
 )
 from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX
 
@@ -25,13 +27,14 @@ def may_fan_out(topic: str) -> bool:
 def light_places(properties: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """Yield the light queues a record names, and its offset in each.
 
-    Names that no queue can have are left out: a put refuses them, but a log may hold any bytes.
+    Names that no queue can have, and the store's own topics, are left out: a put refuses them, but
+    a log may hold any bytes.
     """
     queues = properties.get(names.MULTI_DISPATCH, "").split(names.MULTI_SEPARATOR)
     offsets = properties.get(names.MULTI_QUEUE_OFFSET, "").split(names.MULTI_SEPARATOR)
     for name, text in zip(queues, offsets, strict=False):
         offset = number_of(text, -1)
-        if 0 <= offset <= QUEUE_OFFSET_MAX and can_name_queues(name):
+        if 0 <= offset <= QUEUE_OFFSET_MAX and can_name_queues(name) and not is_system_topic(name):
             yield name, offset
 
 
@@ -49,6 +52,16 @@ def impossible_names(properties: Mapping[str, str]) -> list[str]:
     """Return the light queues a message names that cannot be."""
     found = properties.get(names.MULTI_DISPATCH, "").split(names.MULTI_SEPARATOR)
     return [name for name in found if name and not can_name_queues(name)]
+
+
+def refused_names(properties: Mapping[str, str]) -> list[str]:
+    """Return the names that no message may be put to as to a light queue.
+
+    Why only `%LMQ%…`: the queues of a topic have messages of their own, whose numbers are given
+    out one after the other.
+    """
+    found = properties.get(names.MULTI_DISPATCH, "").split(names.MULTI_SEPARATOR)
+    return [name for name in found if name and not (is_lmq(name) and can_name_queues(name))]
 
 
 def number_of(text: str | None, default: int) -> int:

@@ -10,10 +10,18 @@ from rocketlake.format.record import message_properties
 from rocketlake.model import flags
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
-from rocketlake.model.topics import QUEUE_NAME_SIZE_MAX, can_name_queues, is_retry_topic
+from rocketlake.model.topics import (
+    LIGHT_QUEUE_PREFIX,
+    QUEUE_NAME_SIZE_MAX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    can_name_queues,
+    is_lmq,
+    is_retry_topic,
+)
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.frames import FrameMaker
-from rocketlake.store.light_queues import impossible_names, may_fan_out
+from rocketlake.store.light_queues import may_fan_out, refused_names
 from rocketlake.store.options import CompatVersion
 from rocketlake.store.ports import TopicCatalog
 
@@ -53,14 +61,31 @@ def check_name(topic: str) -> PutReceipt | None:
 
 
 def check_light_queues(message: Message) -> PutReceipt | None:
-    """Refuse a message that is to enter a light queue that cannot be."""
-    if names.MULTI_DISPATCH not in message.properties or not may_fan_out(message.topic):
+    """Refuse a message that is to enter a light queue that cannot be, now or when it is due."""
+    properties = message.properties
+    if names.MULTI_DISPATCH not in properties:
         return None
-    wrong = impossible_names(message.properties)
+    is_late = message.topic in {SCHEDULE_TOPIC, TIMER_TOPIC}
+    if not may_fan_out(properties.get(names.REAL_TOPIC, "") if is_late else message.topic):
+        return None
+    wrong = refused_names(properties)
     if not wrong:
         return None
-    text = f"property {names.MULTI_DISPATCH} names {wrong[0][:_SHOWN]!r}: {_NAME_WORDS}"
-    return refuse(_ILLEGAL, text)
+    text = f"property {names.MULTI_DISPATCH} names {wrong[0][:_SHOWN]!r}: "
+    if not is_lmq(wrong[0]):
+        return refuse(_ILLEGAL, f"{text}the name of a light queue begins with {LIGHT_QUEUE_PREFIX}")
+    return refuse(_ILLEGAL, text + _NAME_WORDS)
+
+
+def check_batch_light_queues(message: Message) -> PutReceipt | None:
+    """Refuse a message of a batch that is to enter light queues.
+
+    Compat: the reference stores it, and it enters none of them.
+    """
+    if not message.properties.get(names.MULTI_DISPATCH) or not may_fan_out(message.topic):
+        return None
+    text = "messages of a batch cannot enter light queues; put them one by one"
+    return refuse(_ILLEGAL, f"property {names.MULTI_DISPATCH}: {text}")
 
 
 def check_batch(

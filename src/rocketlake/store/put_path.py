@@ -272,7 +272,7 @@ class Putter:
             if isinstance(answer, PutReceipt):
                 return answer, False
             request = answer or request
-        message = _inert(request.message)
+        message = _without(_inert(request.message), names.MULTI_QUEUE_OFFSET)
         message = _settle_fields(message, drops_crc=self._options.enabled_append_prop_crc)
         refused = (
             put_checks.check_inner_batch(request, self._catalog)
@@ -335,15 +335,18 @@ class Putter:
                 born_host=hosts[0],
                 store_host=hosts[1],
             )
-            refused = put_checks.check_sizes(
-                message, request, self.frames, self._version
-            ) or self._check_light_queues(message)
+            refused = put_checks.check_sizes(message, request, self.frames, self._version)
+            if refused is None and self._has_light_queues:
+                refused = put_checks.check_light_queues(
+                    message
+                ) or put_checks.check_batch_light_queues(message)
             if refused is not None:
                 break
         if refused is not None:
             return refused
         frame = self.frames.frame(batch.topic, batch.queue_id, sys_flag=batch.sys_flag, hosts=hosts)
-        receipt = self._log.append_batch(batch.messages, slot, frame, batch.born_timestamp)
+        messages = [_without(message, names.MULTI_QUEUE_OFFSET) for message in batch.messages]
+        receipt = self._log.append_batch(messages, slot, frame, batch.born_timestamp)
         assert receipt is not None, "only guarded frames let a message not pass"
         return self._note_batch(batch.topic, receipt)
 
@@ -444,6 +447,14 @@ def _light_offsets(light: Sequence[QueueSlot]) -> Mapping[str, str]:
 def _with(message: Message, changes: Mapping[str, str]) -> Message:
     """Return the message with properties replaced where they are, or added at the end."""
     return replace(message, properties={**message.properties, **changes})
+
+
+def _without(message: Message, name: str) -> Message:
+    """Return the message without a property that speaks of a place in the log, whoever set it."""
+    if name not in message.properties:
+        return message
+    kept = {key: value for key, value in message.properties.items() if key != name}
+    return replace(message, properties=kept)
 
 
 def _inert(message: Message) -> Message:

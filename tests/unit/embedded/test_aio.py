@@ -1,12 +1,14 @@
 """The asyncio face: awaited puts, reads off the loop, consumers that are woken and cancelled."""
 
 import asyncio
+import concurrent.futures
 import threading
 from contextlib import suppress
 
 import pytest
 from embedded_fakes import WAIT_S, MemoryEngine, bodies, open_memory_store
 
+import rocketlake
 from rocketlake.embedded.aio import AsyncOpening, AsyncStore
 from rocketlake.errors import StoreClosedError, StorePoisonedError
 from rocketlake.model.message import Message
@@ -242,3 +244,49 @@ def test_opening_awaits_the_store_and_closes_it(tmp_path):
         await store.close()
 
     run(test)
+
+
+def test_cancelled_opening_leaves_no_store_open(tmp_path):
+    """The store stayed locked until the process ended."""
+
+    async def use():
+        async with rocketlake.open_store_async(tmp_path):
+            await asyncio.sleep(60)
+
+    async def main():
+        for steps in range(12):
+            task = asyncio.create_task(use())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            rocketlake.open_store(tmp_path).close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_cancelled_closing_closes_although_the_executor_is_busy(tmp_path, times):
+    async def main():
+        loop, gate = asyncio.get_running_loop(), threading.Event()
+        store = await rocketlake.open_store_async(tmp_path)
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            loop.set_default_executor(executor)
+            busy = loop.run_in_executor(None, gate.wait, 60)
+
+            async def leave():
+                async with store:
+                    pass
+
+            task = asyncio.create_task(leave())
+            for _ in range(times):
+                await asyncio.sleep(0)
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: not store.store.is_open)
+            gate.set()
+            await busy
+
+    asyncio.run(main())

@@ -438,3 +438,46 @@ def test_consumer_says_what_it_is(bench):
         assert repr(consumer) == "<Consumer group='billing' topic='orders' queues=[0, 1]>"
         assert (consumer.group, consumer.topic) == ("billing", "orders")
     assert repr(consumer) == "<Consumer group='billing' topic='orders' closed>"
+
+
+# --- a poll that was interrupted ------------------------------------------------------------------
+
+
+def poll_interrupted(consumer, monkeypatch):
+    """Have a poll take messages and end by an exception, as of a signal handler."""
+    hand_out, left = consumer._intake.hand_out, [None] * 3
+
+    def interrupted():
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return hand_out()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer._intake, "hand_out", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(10)
+
+
+def test_interrupted_poll_has_taken_nothing(bench, monkeypatch):
+    bench.engine.add(20)
+    consumer = bench.consumer()
+    assert len(consumer.poll(5)) == 5
+    poll_interrupted(consumer, monkeypatch)
+    assert consumer.position(0) == 5
+    assert consumer.lag() == 15
+    assert bodies(consumer.poll(2)) == ["0:5", "0:6"]
+
+
+def test_seek_behind_an_interrupted_poll_holds(bench, monkeypatch):
+    """The next poll went back to where the interrupted one had begun."""
+    bench.engine.add(20)
+    consumer = bench.consumer()
+    assert len(consumer.poll(5)) == 5
+    poll_interrupted(consumer, monkeypatch)
+    consumer.seek(0, 12)
+    assert bodies(consumer.poll(2)) == ["0:12", "0:13"]
+    poll_interrupted(consumer, monkeypatch)
+    consumer._division.move({0: 1})  # as reset_offsets does
+    consumer.look()
+    assert bodies(consumer.poll(2)) == ["0:1", "0:2"]

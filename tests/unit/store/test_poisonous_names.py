@@ -7,7 +7,7 @@ import pytest
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.errors import StoreError
+from rocketlake.errors import PutFailedError, StoreError
 from rocketlake.format import layout
 from rocketlake.model import properties as names
 from rocketlake.model.topics import can_name_queues
@@ -64,6 +64,54 @@ def test_names_that_are_possible(name: str, tmp_path: Path):
 
 
 # --- putting ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [{}, {"delay_level": 1}, {"deliver_at": 1 << 60}])
+@pytest.mark.parametrize("name", ["%LMQ%a/b", "%LMQ%" + "x" * 300, "other", "SCHEDULE_TOPIC_XXXX"])
+def test_light_queue_is_checked_when_a_message_is_put_not_when_it_is_due(tmp_path, name, late):
+    """A delay level waited for ever for one of them; naming a topic took the places of its own."""
+    with rocketlake.open_store(tmp_path, **LIGHT, timer_max_delay_sec=2**31 - 1) as store:
+        if late.get("deliver_at"):
+            late = {"deliver_at": store._engine.clock.now_ms() + 60_000}
+        message = Message(topic="T", body=b"x", properties=fanning_out(name), **late)
+        with pytest.raises(PutFailedError, match="property INNER_MULTI_DISPATCH names"):
+            store.put(message)
+
+
+@pytest.mark.parametrize("options", [LIGHT, {}])
+def test_offset_in_light_queues_is_the_stores_to_give(tmp_path: Path, options):
+    """A batch that brought its own took the place of another topic's message."""
+    own = {names.MULTI_QUEUE_OFFSET: "100"}
+    with rocketlake.open_store(tmp_path, **options) as store:
+        for number in range(3):
+            store.put(Message(topic="victim", body=b"%d" % number), 0)
+        if options:
+            with pytest.raises(PutFailedError, match="put them one by one"):
+                store.put_batch(
+                    [Message(topic="T", body=b"x", properties={**fanning_out("%LMQ%a"), **own})]
+                )
+        for properties in (own, {**fanning_out("%LMQ%a"), **own}):
+            store.put(Message(topic="T", body=b"x", properties=properties), 0)
+        store.put_batch([Message(topic="T", body=b"x", properties=own)], 0)
+        stored = store.get("T", 0, 0).messages
+        assert len(stored) == 3
+        assert not any("100" in m.properties.get(names.MULTI_QUEUE_OFFSET, "") for m in stored)
+        assert [m.body for m in store.get("victim", 0, 0).messages] == [b"0", b"1", b"2"]
+        assert store.max_offset("%LMQ%a", 0) == bool(options)
+    assert command.run("verify", tmp_path).code == 0
+
+
+def test_late_message_of_a_log_that_names_a_bad_light_queue_holds_up_no_other(tmp_path: Path):
+    """As RocketMQ takes it."""
+    with rocketlake.open_store(tmp_path) as store:  # no light queues: the property says nothing
+        bad = Message(topic="T", body=b"bad", properties=fanning_out("%LMQ%a/b"), delay_level=1)
+        store.put(bad)
+        store.put(Message(topic="T", body=b"good", delay_level=1))
+    with (
+        rocketlake.open_store(tmp_path, **LIGHT) as store,
+        store.consumer("g", "T", timeout=20) as consumer,
+    ):
+        assert {next(consumer).body, next(consumer).body} == {b"bad", b"good"}
 
 
 @pytest.mark.parametrize("way", ["put", "put_async", "put_batch"])
