@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from rocketlake.clock import Clock
 from rocketlake.delay.hook import DelayHook
@@ -74,6 +75,9 @@ class DelayServices:
         """
         notes = self.levels.bring_back(end_of)
         return notes if self.timer is None else [*notes, *self.timer.bring_back(end_of)]
+
+    is_awaited: ClassVar[bool] = False
+    """What is to be delivered a second later, or more, can be found some milliseconds later."""
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Wake whom it concerns (store.ports.ArrivalListener)."""

@@ -46,6 +46,11 @@ class Groups:
     def _living(self) -> list[Division]:
         return [found for ref in self._table.values() if (found := ref()) is not None]
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a consumer waits for messages."""
+        return any(division.is_awaited for division in self._living())
+
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Wake who waits for messages of these topics."""
         awaited = [division for division in self._living() if division.is_awaited]

@@ -39,12 +39,14 @@ ROWS_MAX: Final = 32_768
 # few come, it waits for the next one, which wakes it at once. What counts is the rate: by the
 # records of one round, a thread that once rested for long would find many and go on resting. With
 # SYNC_FLUSH the rest begins at fewer: a round for each put slows puts down by half, since their
-# flush waits for the journal of the pages that the round has written.
+# flush waits for the journal of the pages that the round has written. Where no listener waits, it
+# begins at very few: one record a round is never a high rate, and the puts would stay slow.
 _PAUSE_MIN_S: Final = 0.001
 _PAUSE_MAX_S: Final = 0.010
 _REST: Final = 20
 _MANY_PER_S: Final = 10_000
 _MANY_SYNCED_PER_S: Final = 2_000
+_MANY_UNAWAITED_PER_S: Final = 100
 # Why: an exception may end a put, or a flush, behind its effect and before it wakes this thread.
 _IDLE_LOOK_S: Final = 0.25
 _RETRY_S: Final = 1.0
@@ -106,7 +108,7 @@ class Dispatcher(BackgroundService):
         self._index = index
         self._flags = flags
         self._is_replica = is_replica
-        self._many_per_s = _MANY_SYNCED_PER_S if is_synced else _MANY_PER_S
+        self._is_synced = is_synced
         self._round = threading.RLock()
         self.first: list[CustomDispatcher] = []
         self.last: list[CustomDispatcher] = []
@@ -167,13 +169,21 @@ class Dispatcher(BackgroundService):
         """Wait shortly while many messages come, for a wake-up when few do."""
         if self._is_failing:
             return _RETRY_S
-        if self._rate > self._many_per_s:
+        if self._rate > self._find_many():
             return min(max(_PAUSE_MIN_S, _REST * self._round_s), _PAUSE_MAX_S)
         self.is_idle = True
         # Order: first say so, then look: an append in between sees one or the other.
         # Why compare: a round may end before the confirmed end, in a record that is confirmed in
         # part or in bytes that a write buffer holds back. Another one helps when an end has moved.
         return 0.0 if self.behind_bytes and self._ends() != self._tried else _IDLE_LOOK_S
+
+    def _find_many(self) -> int:
+        """Return how many records a second make the thread rest between its rounds."""
+        if not self._is_synced:
+            return _MANY_PER_S
+        # A listener that does not say otherwise waits for every message.
+        is_awaited = any(getattr(listener, "is_awaited", True) for listener in self.listeners)
+        return _MANY_SYNCED_PER_S if is_awaited else _MANY_UNAWAITED_PER_S
 
     def run_once(self) -> None:
         """Dispatch what is confirmed, and let go the reads that waited for it."""

@@ -48,7 +48,10 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class ArrivalListener(Protocol):
-    """Wakes who waits for messages. Called by the dispatch thread."""
+    """Wakes who waits for messages. Called by the dispatch thread.
+
+    One that has an attribute `is_awaited` says with it whether a few milliseconds matter now.
+    """
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Take note of messages, in the order of the log; each is made when it is looked at."""

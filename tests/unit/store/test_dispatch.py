@@ -280,19 +280,23 @@ class Counting(dispatch.Dispatcher):
 
 
 @pytest.mark.parametrize(
-    ("is_synced", "per_s", "rests"),
+    ("is_synced", "is_awaited", "per_s", "rests"),
     [
-        (False, 1_000, False),
-        (False, 5_000, False),
-        (False, 50_000, True),
-        (True, 1_000, False),
-        (True, 5_000, True),
+        (False, True, 1_000, False),
+        (False, True, 5_000, False),
+        (False, True, 50_000, True),
+        (True, True, 1_000, False),
+        (True, True, 5_000, True),
+        (True, False, 1_000, True),  # a round for each put would slow the puts down by half
     ],
 )
-def test_rest_depends_on_the_rate_and_not_on_the_rest_before(monkeypatch, is_synced, per_s, rests):
+def test_rest_depends_on_the_rate_and_not_on_the_rest_before(
+    monkeypatch, is_synced, is_awaited, per_s, rests
+):
     now_s = 100.0
     monkeypatch.setattr(dispatch, "perf_counter", lambda: now_s)
     dispatcher = Counting(is_synced=is_synced)
+    dispatcher.listeners.append(SimpleNamespace(is_awaited=is_awaited))
     dispatcher.run_once()
     for passed_s in (0.001, 0.010, 0.002):  # as long as the thread rested, for whatever reason
         now_s += passed_s
