@@ -62,7 +62,8 @@ class StoreLockedError(StoreError):
         else:
             text = f"process {holder} has it open"
         way_out = way_out or "close it there, or read it beside (read_only=True)"
-        super().__init__(f"{path} is locked: {text}; {way_out}")
+        self.reason = f"{path} is locked: {text}"
+        super().__init__(f"{self.reason}; {way_out}")
         self.path = path
         self.holder = holder
         self.is_own = is_own
