@@ -104,8 +104,8 @@ class Committer:
             except StoreLockedError as error:
                 if time.monotonic() >= deadline:
                     raise StoreError(
-                        f"{error.reason}. A store has one writer: close it there, or let the write begin"
-                        f" when it is free (waited {options.lock_timeout_s:g} s, option"
+                        f"{error.reason}. A store has one writer: close it there, or let the"
+                        f" write begin when it is free (waited {options.lock_timeout_s:g} s, option"
                         " lockTimeout). Nothing was appended"
                     ) from error
                 time.sleep(_LOOK_AGAIN_S)
