@@ -128,7 +128,7 @@ def assemble(base: Base) -> Parts:
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
     handshake = Handshake(base.ops, base.directory.root)
-    deleted = DeletedTopicsFile(base.ops, base.directory.root)
+    deleted = DeletedTopicsFile(base.ops, base.directory.root, base.paths.writable)
     catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
     builder = _make_builder(base, queues, deleted)
     dispatcher = _make_dispatcher(base, log_parts.log, builder, (catch_up, flags, handshake))

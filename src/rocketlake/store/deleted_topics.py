@@ -120,9 +120,10 @@ class DeletedTopicsFile:
     Durability: a change is on the disk when the call that made it returns.
     """
 
-    def __init__(self, ops: FileOps, root: Path) -> None:
+    def __init__(self, ops: FileOps, root: Path, log_dirs: Sequence[Path] = ()) -> None:
         self._ops = ops
         self._root = root
+        self._log_dirs = log_dirs
         self._change = threading.Lock()
         self.topics = NO_TOPICS
 
@@ -162,6 +163,10 @@ class DeletedTopicsFile:
     def forget_expired(self, log_min: int) -> None:
         """Drop the entries whose records are all gone, `log_min` being where the log begins."""
         if self._has_expired(self.topics.ends.values(), log_min):
+            # Order: a power cut must not bring files of the log back that the table has forgotten.
+            for path in self._log_dirs:
+                if self._ops.stat(path) is not None:
+                    self._ops.sync_dir(path)
             with self._change:
                 ends = self.topics.ends.items()
                 self._replace({topic: end for topic, end in ends if end > log_min})

@@ -304,3 +304,24 @@ def test_view_of_a_store_in_use_sees_a_topic_made_again(tmp_path):
             assert view.refresh()
             (batch,) = view.messages(QueueKey("T", 0))
             assert [batch.columns.message(n).body for n in range(len(batch.columns))] == [b"c"]
+
+
+def test_table_forgets_a_deletion_when_the_log_files_are_gone_for_good(tmp_path):
+    """A power cut brought log files back, and messages of the deleted topic with them."""
+    done = []
+
+    class Noting(PosixFileOps):
+        def sync_dir(self, path):
+            done.append(path.name)
+            super().sync_dir(path)
+
+    log_dir = tmp_path / "commitlog"
+    log_dir.mkdir()
+    file = DeletedTopicsFile(Noting(), tmp_path, [log_dir, tmp_path / "not there"])
+    file.add("T", 100)
+    done.clear()
+    file.forget_expired(99)
+    assert done == []
+    file.forget_expired(100)
+    assert done[0] == "commitlog"
+    assert "config" in done[1:], "the table is written behind it"
