@@ -203,7 +203,8 @@ def _replay(
                 note(f"{store} keeps no index: nothing tells which of the messages it still holds")
             replayer = Replayer(opened, force=force)
             # Order: the store is open, so that what this start has cut off is among them.
-            for source in _wanted(salvaged(Path(store)) if sources is None else sources, force):
+            found = salvaged(Path(store)) if sources is None else sources
+            for source in _wanted(found, force=force):
                 advance = bars.begin(f"replaying {source.path.name}", source.size)
                 report = replayer.replay(source, advance)
                 bars.end()
@@ -212,7 +213,7 @@ def _replay(
     return 1 if refused else 0
 
 
-def _wanted(sources: list[RawSource], force: bool) -> list[RawSource]:  # noqa: FBT001
+def _wanted(sources: list[RawSource], *, force: bool) -> list[RawSource]:
     wanted = [source for source in sources if force or not source.is_replayed]
     for source in sources:
         if source not in wanted:

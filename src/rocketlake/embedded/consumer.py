@@ -90,7 +90,7 @@ class Consumer(Closing):
         return f"<Consumer group={plan.group!r} topic={plan.topic!r} {state}>"
 
     def close(self) -> None:
-        """Leave the group; whoever waits is woken. What was not committed stays so.
+        """Leave the group and end every wait. Messages that were not committed come again.
 
         In a fork it does nothing: the consumer is the parent's.
         """

@@ -263,7 +263,15 @@ def _open_shielded(
     options = settle_options(directory, choice, kept)
     place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
-    base = Base(*(directory, paths, options, clock, catalog), is_outside=is_outside, worker=worker)
+    base = Base(
+        directory=directory,
+        paths=paths,
+        options=options,
+        clock=clock,
+        catalog=catalog,
+        is_outside=is_outside,
+        worker=worker,
+    )
     engine = MessageStore(base).start(on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
@@ -275,7 +283,9 @@ def _open_shielded(
         outside = OutsideEngine(engine) if is_outside else None
         outer = wrap(outside or engine, plug_ins)
         door = _make_door(engine, outer, outside)
-        parts = _make_parts(*(engine, door, catalog.book, place), worker=worker, delivers=delivers)
+        parts = _make_parts(
+            engine, door, book=catalog.book, place=place, worker=worker, delivers=delivers
+        )
         store = Store(
             outer, parts, path=root, unused_options=choice.unused, raise_on_failure=raises
         )
@@ -296,9 +306,9 @@ def _make_door(engine: MessageStore, outer: Engine, outside: OutsideEngine | Non
 def _make_parts(
     engine: MessageStore,
     door: StoreDoor,
+    *,
     book: TopicBook,
     place: Place,
-    *,
     worker: ShieldedWorker,
     delivers: bool,
 ) -> StoreParts:

@@ -35,8 +35,8 @@ class _Server:
         self.thread = threading.Thread(
             target=self._run, args=(owner.turn, owner.served), name=name, daemon=True
         )
-        # Why: a worker that nobody holds any more needs no thread. Not at the end of the program,
-        # when it may be needed to close a store.
+        # Why: the thread ends when its worker is garbage. At the end of the program it stays, since
+        # a store may still have to be closed.
         end_with_owner = weakref.finalize(owner, self.work.put, None)
         end_with_owner.atexit = False
         self._forget_owner = end_with_owner.detach

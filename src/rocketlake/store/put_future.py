@@ -87,10 +87,14 @@ class PutFuture(Future[PutReceipt]):
         # Order: behind the answer, which who comes later looks for.
         waits: _Waits | None = self.__dict__.get("_waits")
         if waits is None:
-            self._state = _FINISHED
+            self.show_finished()
         else:
             waits.tell(self)
         return True
+
+    def show_finished(self) -> None:
+        """Let the functions of `concurrent.futures` see that there is an answer."""
+        self._state = _FINISHED
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -219,7 +223,7 @@ class _Waits:
                 # Order: made first, then looked. An answer that comes later sees the condition, and
                 # the state changes under its lock; one that came before is seen here.
                 if future.done():
-                    future._state = _FINISHED  # noqa: SLF001 - a part of it
+                    future.show_finished()
             return self._condition
 
     def tell(self, future: PutFuture) -> None:
@@ -228,7 +232,7 @@ class _Waits:
         with _making:
             condition = self._condition
             if condition is None:
-                future._state = _FINISHED  # noqa: SLF001 - a part of it
+                future.show_finished()
         if condition is not None or self.callbacks:
             callback_thread.run_soon(lambda: self._tell_callers(future, condition))
 
@@ -237,7 +241,7 @@ class _Waits:
             # Why a limit: an exception inside `wait` may have left the lock taken for ever.
             is_held = condition.acquire(timeout=_LOCK_S)
             try:
-                future._state = _FINISHED  # noqa: SLF001 - a part of it
+                future.show_finished()
                 failed = future.exception() is not None
                 for waiter in list(self.waiters):
                     (waiter.add_exception if failed else waiter.add_result)(future)

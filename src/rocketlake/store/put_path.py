@@ -450,7 +450,7 @@ def _with(message: Message, changes: Mapping[str, str]) -> Message:
 
 
 def _without(message: Message, name: str) -> Message:
-    """Return the message without a property that speaks of a place in the log, whoever set it."""
+    """Return the message without one of its properties."""
     if name not in message.properties:
         return message
     kept = {key: value for key, value in message.properties.items() if key != name}
