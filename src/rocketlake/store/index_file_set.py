@@ -174,6 +174,8 @@ class IndexFileSet:
             return
         # Compat: as in IndexService#buildIndex, any record makes a file if there is none with room.
         file = self._writable_file()
+        if not len(hashes):
+            return
         kept = self._new_entries(columns, hashes, rows)
         entries = KeyEntries(
             hashes[kept],

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlake.format.dispatch import DispatchColumns, Trait
-from rocketlake.format.queue_unit import UNIT_DTYPE
+from rocketlake.format.queue_unit import UNIT_DTYPE, QueueUnit
 from rocketlake.format.record import RecordColumns, decode_properties
 from rocketlake.model import properties as names
 from rocketlake.model.flags import INNER_BATCH
@@ -124,7 +124,8 @@ class UnitBuilder:
         )
         for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
             self._look_at(records, row, deleted)
-        if len(records.rows):
+        is_put = len(records.rows) == 1 and self._put_one(records, int(records.rows[0]))
+        if len(records.rows) and not is_put:
             self._put_sorted(records, _Sorted(records.columns, records.codes, records.rows))
         for key, entries in records.light.items():
             rows = np.array([row for row, _ in entries])
@@ -132,6 +133,24 @@ class UnitBuilder:
             assert isinstance(queue, ConsumeQueue), f"light queue {key} is a batch queue"
             queue.put(records.units(rows), np.array([at for _, at in entries]))
             records.ends[key.topic, key.queue_id] = queue.max_offset
+
+    def _put_one(self, records: Round, row: int) -> bool:
+        """Write the unit of a single record to a plain queue that exists; tell whether it did.
+
+        Why: where each message waits for the one before, every round has one record, and arrays
+        of one element cost five times as much as plain integers.
+        """
+        found = records.columns.rows[row]
+        key = QueueKey(records.topic_of(row), int(found["queue_id"]))
+        queue = self._queues.find(key)
+        if not isinstance(queue, ConsumeQueue) or queue.ext is not None:
+            return False
+        start, size = int(found["physical_offset"]), int(found["size"])
+        unit = QueueUnit(start, size, int(records.tags_codes[row])).encode()
+        number = int(found["queue_offset"])
+        queue.append_packed(memoryview(unit), number, 1, start, start + size)
+        records.ends[key.topic, key.queue_id] = queue.max_offset
+        return True
 
     def _put_sorted(self, records: Round, by_queue: "_Sorted") -> None:
         units = records.units(by_queue.rows)

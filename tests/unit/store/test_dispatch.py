@@ -305,3 +305,34 @@ def test_rest_depends_on_the_rate_and_not_on_the_rest_before(
         dispatcher.is_idle = False
         assert (dispatcher.pause_s() <= 0.010) == rests
         assert dispatcher.is_idle != rests
+
+
+def test_rounds_of_one_record_write_the_units_that_one_round_of_all_writes(tmp_path):
+    """A round of one record takes a shorter way (`UnitBuilder._put_one`)."""
+    requests = [
+        request(topic=f"T{number % 2}", queue_id=number % 3, tags=f"t{number % 4}", keys=["k"])
+        for number in range(40)
+    ]
+    requests += [request(topic=SCHEDULE_TOPIC, properties={"DELAY": "3"})]
+
+    def units(name, *, waits):
+        with open_engine(tmp_path / name, enable_consume_queue_ext=name.endswith("ext")) as engine:
+            for one in requests:
+                engine.put(one)
+                if waits:
+                    engine.catch_up()
+            engine.catch_up()
+            assert engine.dispatcher.records == len(requests)
+            return {
+                key: [
+                    (int(unit["physical_offset"]), int(unit["size"]))
+                    for offset in range(queue.max_offset)
+                    for unit in engine.queue_units(key, offset, 1)
+                ]
+                for key, queue in sorted(engine.queues.items())
+            }
+
+    alone = units("alone", waits=True)
+    assert sum(map(len, alone.values())) == len(requests)
+    assert alone == units("together", waits=False)
+    assert alone == units("alone-ext", waits=True)
