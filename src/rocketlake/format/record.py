@@ -86,6 +86,7 @@ _REASONS: Mapping[int, str] = {
     StopReason.BAD_SIZE: "the lengths of a record do not add up",
     StopReason.BAD_CRC: "a record does not have its checksum",
     StopReason.BAD_OFFSET: "a record of another place of the log",
+    StopReason.LOST_PAGE: "the properties of the last record end with zeros: a power cut took them",
 }
 
 

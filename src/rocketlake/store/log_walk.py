@@ -43,14 +43,23 @@ class LogWalker:
     def __init__(self, unheld: UnheldRecords) -> None:
         self._unheld = unheld
         self._last: RecordColumns | None = None
+        self._before: RecordColumns | None = None
 
     def walk(
-        self, log: LogView, start: OffsetFile, checks: Check, on_bytes: Callable[[int], None]
+        self,
+        log: LogView,
+        start: OffsetFile,
+        checks: Check,
+        on_bytes: Callable[[int], None],
+        *,
+        is_clean: bool,
     ) -> LogWalk:
         """Go to the first thing that is no good record."""
         # Why: nobody writes while a store is recovered, so that `settle` has nothing to add.
-        tail = tail_rules.find_end(log, start, checks, on_bytes, on_chunk=self._take)
-        last = self._last
+        tail = tail_rules.find_end(
+            log, start, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean
+        )
+        last = self._last_before(tail.end_offset)
         return LogWalk(
             tail=tail,
             last_record=int(last["physical_offset"][-1]) if last is not None else -1,
@@ -60,7 +69,14 @@ class LogWalker:
 
     def _take(self, chunk: Chunk) -> None:
         self._unheld.add(chunk.columns)
-        self._last = chunk.columns
+        self._before, self._last = self._last, chunk.columns
+
+    def _last_before(self, end: int) -> RecordColumns | None:
+        """Return the last records of the log, which may end before the last one that was read."""
+        for columns in (self._last, self._before):
+            if columns is not None and columns["physical_offset"][0] < end:
+                return RecordColumns(columns.buffer, columns.rows[columns["physical_offset"] < end])
+        return None
 
 
 def _last_keyed(columns: RecordColumns) -> int:

@@ -139,7 +139,7 @@ class Recovery:
             self._distrust(view, first)
         unheld = self._make_unheld()
         self._total = view.limit - first.base_offset
-        walk = LogWalker(unheld).walk(view, first, self._checks, self._advance)
+        walk = LogWalker(unheld).walk(view, first, self._checks, self._advance, is_clean=is_clean)
         cut_bytes = self._look_behind(view, walk, is_clean=is_clean)
         self._cut(walk, is_clean=is_clean)
         end = self._settle_confirm_offset(view, walk)

@@ -22,6 +22,8 @@ class StopReason(IntEnum):
     """The body, or the whole record, does not have its checksum."""
     BAD_OFFSET = 7
     """The record says that it belongs to another place of the log."""
+    LOST_PAGE = 8
+    """The last part of the record never reached the disk; no scan tells this, a start does."""
 
 
 class Check(IntFlag):

@@ -24,6 +24,7 @@ from rocketlake.store.light_queues import inner_batch, light_places, may_fan_out
 from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Stop, is_record_at
 from rocketlake.store.offline.queues import QueueView
+from rocketlake.store.offline.torn_end import TornEnd
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX, can_hold
 
@@ -92,15 +93,19 @@ def find_end(
     on_bytes: Callable[[int], None] | None = None,
     *,
     on_chunk: Callable[[Chunk], None] | None = None,
+    after_crash: bool = False,
 ) -> Tail:
     """Walk from a file on to the first thing that is no good record.
 
-    A record that is just being written looks bad, too; what looks bad is read once more.
+    A record that is just being written looks bad, too; what looks bad is read once more. With
+    `after_crash` a last record without the end of its properties is none of the log.
     """
     if start is None:
         return Tail(0, 0, None)
+    torn_end = TornEnd()
 
     def take(chunk: Chunk) -> None:
+        torn_end.take(chunk)
         if on_chunk is not None:
             on_chunk(chunk)
         if on_bytes is not None:
@@ -113,6 +118,9 @@ def find_end(
             stop = again_stop or stop
             break
         end, stop = again_end, again_stop
+    if after_crash:
+        # Compat: RocketMQ takes the record, since the checksum of its body is right.
+        stop = torn_end.stop() or stop
     return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
 
 

@@ -120,10 +120,12 @@ class OfflineStore(Closing):
     @cached_property
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
-        found = tail_rules.find_end(self.log, self._start(), self.checks, self.on_progress)
+        traits, walked = self.traits, (self._start(), self.checks, self.on_progress)
+        is_crashed = not traits.is_clean and traits.held_by is None
+        found = tail_rules.find_end(self.log, *walked, after_crash=is_crashed)
         # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
-        may_go_on = not self.traits.is_clean or self._dispatched > found.end_offset
-        may_go_on &= self.traits.held_by is None
+        has_more = self._dispatched > found.end_offset and traits.held_by is None
+        may_go_on = is_crashed or has_more
         found, behind = tail_rules.settle(self.log, found, self.checks, passes_zeros=may_go_on)
         self._cut_is_told = tail_rules.report_cut(found, behind, self.damage)
         return found
