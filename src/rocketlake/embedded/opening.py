@@ -278,7 +278,7 @@ def _open_shielded(
         if archive is not None:
             # Order: before its first round, which is a minute after the start.
             place_of, broker = parse_archive(archive, root)
-            engine.retention.keep_from = NotYetArchived(ops, engine.queues, place_of, broker)
+            engine.retention.hold("archive", NotYetArchived(ops, engine.queues, place_of, broker))
         catalog.book = TopicBook.load(place)
         outside = OutsideEngine(engine) if is_outside else None
         outer = wrap(outside or engine, plug_ins)

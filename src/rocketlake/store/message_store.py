@@ -326,7 +326,7 @@ class MessageStore(Closing):
         """Delete now the files of the log that are old enough, then what queues and index lose.
 
         `reserved_ms` is how old, in place of `file_reserved_time`; with `force` age does not
-        matter. The last file stays, and so does what `retention.keep_from` holds back.
+        matter. The last file stays, and so does what a holder keeps (`retention.hold`).
 
         Raises:
             StoreClosedError: the store is closed.

@@ -272,7 +272,7 @@ def test_hook_holds_files_back_whatever_the_disk_says(make):
     bench.fill(6)
     bench.disk.usage = usage(95)
     keep = [2 * FILE_SIZE + 1]
-    bench.store.retention.keep_from = lambda: keep[0]
+    bench.store.retention.hold("archive", lambda: keep[0])
     assert bench.round(3) == 2
     assert bench.store.delete_expired(force=True).files == 0
     assert f"held back from offset {keep[0]} on" in bench.put().reason
@@ -281,13 +281,31 @@ def test_hook_holds_files_back_whatever_the_disk_says(make):
     assert bench.round() == 4
 
 
+def test_lowest_of_several_holders_is_kept_until_it_is_released(make):
+    bench = make()
+    bench.fill(6)
+    bench.disk.usage = usage(95)
+    retention = bench.store.retention
+    retention.hold("archive", lambda: 3 * FILE_SIZE)
+    retention.hold("replica", lambda: FILE_SIZE)
+    retention.hold("backup", lambda: None)
+    assert retention.holders == ("archive", "replica", "backup")
+    assert bench.round(3) == 1
+    retention.release("replica")
+    retention.release("nobody")
+    assert bench.round(3) == 2
+    assert bench.store.log.min_offset == 3 * FILE_SIZE
+    retention.hold("archive", lambda: 4 * FILE_SIZE)
+    assert bench.round(3) == 1
+
+
 def test_hook_that_fails_holds_everything_back(make, caplog):
     bench = make()
     bench.fill(3)
     bench.disk.usage = usage(95)
-    bench.store.retention.keep_from = lambda: 1 // 0
+    bench.store.retention.hold("archive", lambda: 1 // 0)
     assert bench.round() == 0
-    assert "keep_from failed" in caplog.text
+    assert "holder failed, no file is deleted name=archive" in caplog.text
 
 
 def test_message_that_no_queue_holds_yet_is_not_deleted(make, monkeypatch):

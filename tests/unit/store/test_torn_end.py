@@ -43,12 +43,12 @@ def names_of(store):
 def test_record_without_the_end_of_its_properties_is_cut(crashed, tmp_path, taken):
     first = Message(topic="T", body=b"first", keys=["k1"])
     probe = Message(topic="T", body=bytes(700), keys=["k" * 60])
-    root, (one, two) = crashed(first, probe)
+    root, (_, two) = crashed(first, probe)
     shutil.rmtree(root)
     shutil.rmtree(tmp_path / "store")
     end = two.physical_offset + two.size
     body = bytes(700 + (-end) % SECTOR + taken)
-    root, (one, two) = crashed(first, Message(topic="T", body=body, keys=["k" * 60]))
+    root, (_, two) = crashed(first, Message(topic="T", body=body, keys=["k" * 60]))
     end = two.physical_offset + two.size
     assert end % SECTOR == taken
     cut_off(root, end - taken)

@@ -52,7 +52,7 @@ def _way_out(limits: Limits, outlook: Outlook) -> str:
     if not count and outlook.kept_from is not None:
         return (
             f"Every log file is held back from offset {outlook.kept_from} on: free space elsewhere"
-            " on this disk, or let them go (keep_from)"
+            " on this disk, or release them (retention.release)"
         )
     if not count:
         return "No log file can be deleted: the last one stays; free space elsewhere on this disk"

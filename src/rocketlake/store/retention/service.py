@@ -3,7 +3,7 @@
 1. Every look asks the disks. One that is critical sets a flag, which refuses puts, and the words of
    the refusal; the flag goes when there is space again.
 2. Every interval, files go: the oldest first, a few at a time, with pauses; never the last one,
-   never what dispatch or the disk has not yet, never what `keep_from` holds back. Before the first
+   never what dispatch or the disk has not yet, never what a holder keeps. Before the first
    one goes, queues and index are flushed: the log is what they could be made from again.
 3. Then queues and index follow.
 """
@@ -109,8 +109,9 @@ class RetentionParts(Struct, frozen=True):
 class Retention(BackgroundService):
     """Keeps the disk from becoming full [CleanCommitLogService].
 
-    `keep_from` may be set to a function that tells below which offset of the log everything may go;
-    None: no limit. It holds in every case: a disk that becomes full then stops puts, not archiving.
+    Archives, replicas and backups hold files back with `hold`, each under a name of its own: the
+    holder tells below which offset of the log everything may go, None for no limit. Holders are
+    obeyed in every case: a disk that becomes full then stops puts, not archiving.
 
     Thread-safety: any thread may ask for a deletion or for gauges; one deletion at a time.
 
@@ -152,7 +153,7 @@ class Retention(BackgroundService):
         self._needed = 0  # files that must go before the disk is no longer too full
         self._look: DiskLook | None = None
         self._set_times()
-        self.keep_from: Callable[[], int | None] | None = None
+        self._holders: dict[str, Callable[[], int | None]] = {}
         self.error = ""
 
     def _set_times(self) -> None:
@@ -160,6 +161,25 @@ class Retention(BackgroundService):
         self._due_s = self._check_due_s = now_s + FIRST_ROUND_S
         self._pressed_s = now_s  # not earlier, even if the disk is too full
         self._reap_due_s = now_s + self._reap_s
+
+    # --- holders ---------------------------------------------------------------------------------
+
+    def hold(self, name: str, keep_from: Callable[[], int | None]) -> None:
+        """Delete no log file that reaches behind the offset which `keep_from` returns.
+
+        A second holder of the same name takes the place of the first.
+        """
+        # Why a copy: a round may be looking at the holders.
+        self._holders = {**self._holders, name: keep_from}
+
+    def release(self, name: str) -> None:
+        """Remove a holder; nothing happens if there is none of that name."""
+        self._holders = {key: held for key, held in self._holders.items() if key != name}
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The names of those that hold files back."""
+        return tuple(self._holders)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -358,15 +378,17 @@ class Retention(BackgroundService):
         return min(reached, _ALL if kept_from is None else kept_from)
 
     def _kept_from(self) -> int | None:
-        """Ask who holds files back; if it cannot tell, it holds all."""
-        ask = self.keep_from
-        if ask is None:
-            return None
-        try:
-            return ask()
-        except Exception:  # a stranger's code: its fault must not cost a file
-            log.exception("keep_from failed, no file is deleted")
-            return 0
+        """Return the lowest offset that a holder keeps; one that fails keeps the whole log."""
+        kept: list[int] = []
+        for name, keep_from in list(self._holders.items()):
+            try:
+                offset = keep_from()
+            except Exception:  # a holder's fault must not cost a file
+                log.exception("holder failed, no file is deleted name=%s", name)
+                offset = 0
+            if offset is not None:
+                kept.append(offset)
+        return min(kept, default=None)
 
     def _follow(self) -> None:
         log_min = self._parts.log.min_offset
