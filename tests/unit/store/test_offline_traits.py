@@ -8,7 +8,10 @@ import pytest
 
 import rocketlake
 from rocketlake.errors import StoreError
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.traits import refuse_rocksdb
 from support.reading import bodies, bounds
 from support.store_builder import StoreBuilder
 
@@ -128,6 +131,24 @@ def test_store_in_rocksdb_is_not_opened_for_writing(tmp_path, place, what):
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     with rocketlake.open_store(root, read_only=True) as store:
         assert [m.body for m in store.get("T", 0, 0).messages] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("data", ["000012.log", "000013.sst"])
+def test_store_with_a_timer_in_rocksdb_is_not_opened_for_writing(builder, data):
+    """Its progress is in the database only: each timed message was delivered again (issue 13)."""
+    builder.file("consumequeue/rmq_sys_wheel_timer/0/00000000000000000000", bytes(6000))
+    root = builder.file(f"rocksdbstore/{data}", b"x").write()
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match="timerRocksDBEnable"):
+        rocketlake.open_store(root)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    with rocketlake.open_store(root, read_only=True) as store:
+        assert [m.body for m in store.get("T", 0, 0).messages] == [b"0", b"1", b"2"]
+
+
+def test_rocksdb_index_without_timed_messages_keeps_no_store_closed(builder):
+    root = builder.file("rocksdbstore/000013.sst", b"x").write()
+    refuse_rocksdb(StoreDir(PosixFileOps(), root))
 
 
 def test_store_with_a_dledger_log_only_has_no_messages(builder):

@@ -5,6 +5,7 @@ from msgspec import Struct
 from rocketlake.errors import StoreError
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
+from rocketlake.model.topics import TIMER_TOPIC
 
 _ROCKSDB_MARKS = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 
@@ -56,6 +57,7 @@ def refuse_rocksdb(directory: StoreDir) -> None:
     queues = _rocksdb_queues(directory)
     found = [*queues, *_rocksdb_tables(directory)]
     if not found:
+        _refuse_rocksdb_timer(directory)
         return
     what = "consume queues" if queues else "topics, groups and progress"
     raise StoreError(
@@ -63,6 +65,24 @@ def refuse_rocksdb(directory: StoreDir) -> None:
         " not write: messages put here would take the places of those that are there. Nothing was"
         " changed. It can be read (read_only=True, rocketlake dump, rocketlake export); only a"
         " RocketMQ broker with the same settings can go on with it"
+    )
+
+
+def _refuse_rocksdb_timer(directory: StoreDir) -> None:
+    """Refuse to write to a store whose timed messages may have been delivered by RocksDB's timer.
+
+    Why: with timerRocksDBEnable the progress is in the database only. The timer's own checkpoint
+    stays at 0, and every timed message of the queue would be delivered again.
+    """
+    queue = f"{names.CONSUME_QUEUE}/{TIMER_TOPIC}"
+    if not _has_rocksdb_data(directory, names.ROCKSDB_MESSAGES) or not directory.exists(queue):
+        return
+    raise StoreError(
+        f"{directory.root} has timed messages, and {names.ROCKSDB_MESSAGES} may hold how far they"
+        " were delivered (timerRocksDBEnable), which RocketLake does not read: they could be"
+        " delivered again. Nothing was changed. It can be read (read_only=True, rocketlake dump,"
+        " rocketlake export); only a RocketMQ broker with the same settings can go on with it. If"
+        f" no broker ever had timerRocksDBEnable, move {names.ROCKSDB_MESSAGES} out of the store"
     )
 
 
