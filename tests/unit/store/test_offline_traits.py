@@ -135,7 +135,7 @@ def test_store_in_rocksdb_is_not_opened_for_writing(tmp_path, place, what):
 
 @pytest.mark.parametrize("data", ["000012.log", "000013.sst"])
 def test_store_with_a_timer_in_rocksdb_is_not_opened_for_writing(builder, data):
-    """Its progress is in the database only: each timed message was delivered again (issue 13)."""
+    """Its progress is in the database only: each timed message was delivered again."""
     builder.file("consumequeue/rmq_sys_wheel_timer/0/00000000000000000000", bytes(6000))
     root = builder.file(f"rocksdbstore/{data}", b"x").write()
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
