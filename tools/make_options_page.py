@@ -17,7 +17,15 @@ from typing import NamedTuple
 from msgspec.structs import FieldInfo, fields
 
 from rocketlake.known_keys import ALIASES, KNOWN_KEYS
-from rocketlake.store.options import CompatVersion, StoreOptions, embedded, keeping, store_options
+from rocketlake.store.options import (
+    UNREAD,
+    CompatVersion,
+    OptionReader,
+    StoreOptions,
+    embedded,
+    keeping,
+    store_options,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations" / "options.md"
 GROUP = re.compile(r"\s*# --- ([^:]*?)(?:: (.*?))? -+")
@@ -30,20 +38,21 @@ and run it again.
 
 A program gives options as keyword arguments (`mapped_file_size_commit_log=…`), or a `broker.conf`,
 a JSON text or a mapping with RocketMQ's keys (`mappedFileSizeCommitLog`). Keyword arguments are
-stronger. Keys that RocketMQ knows and nothing here reads are accepted with a warning; others are
-refused, with the nearest name.
+stronger. Keys without effect are accepted with a warning in the log, and `Store.unused_options`
+lists those that were set; keys that RocketMQ does not know are refused, with the nearest name.
+
+Two columns say what holds where an option is not set. *RocketMQ*: its own defaults, with a
+`broker.conf` (a file). *Embedded*: with keyword arguments, a JSON text or a mapping, or nothing at
+all. Without a path a store is where `storePathRootDir` says; with a `broker.conf` that does not set
+it, in RocketMQ's default `~/store`.
 
 Files of a store keep their sizes: one that is opened with other sizes is refused, and with none
 named it takes its own.
 """
 
-EMBEDDED = """\
-## Embedded preset
-
-Small files, for a store inside a program.
-"""
-
 KEEPING = """\
+## Kept messages
+
 A program that sets no option of retention, and opens its store without a `broker.conf`, keeps every
 message. Setting one switches its rule on ([retention](retention.md)).
 """
@@ -52,6 +61,12 @@ OLDER = """\
 ## Defaults of older releases
 
 What `compatVersion` changes where an option is not set.
+"""
+
+UNREAD_HEAD = """\
+## Accepted, but not read by a store
+
+Described above, and without effect on a store in a program. Each gives a warning.
 """
 
 UNUSED = """\
@@ -88,12 +103,12 @@ def render() -> str:
         [
             HEAD,
             *(render_group(group, infos) for group in groups()),
-            EMBEDDED,
-            table(["Key", "Value"], [[key(infos[n]), text(v)] for n, v in embedded().items()]),
             KEEPING,
             table(["Key", "Value"], [[key(infos[n]), text(v)] for n, v in keeping([]).items()]),
             OLDER,
             table(["Key", *CompatVersion], list(older_rows(infos))),
+            UNREAD_HEAD,
+            table(["Key", "Reader", "Reason"], list(unread_rows(infos))),
             UNUSED,
             unused(infos),
         ]
@@ -128,13 +143,31 @@ def groups() -> Iterator[Group]:
 
 
 def render_group(group: Group, infos: dict[str, FieldInfo]) -> str:
+    preset = {**keeping([]), **embedded()}
     rows = [
-        [key(infos[name]), f"`{name}`", text(infos[name].default), meaning.replace("|", "\\|")]
+        [
+            *(key(infos[name]), f"`{name}`"),
+            text(infos[name].default),
+            text(preset.get(name, infos[name].default)),
+            meaning.replace("|", "\\|") + effect(name),
+        ]
         for name, meaning in group.meanings.items()
     ]
     note = f"{group.note[:1].upper()}{group.note[1:]}.\n\n" if group.note else ""
-    head = ["Key", "Keyword argument", "Default", "Meaning"]
+    head = ["Key", "Keyword argument", "RocketMQ", "Embedded", "Meaning"]
     return f"## {group.title}\n\n{note}{table(head, rows)}"
+
+
+def effect(name: str) -> str:
+    """Say that a store does not read an option; nothing if it does."""
+    return f" *{str(UNREAD[name].reader).capitalize()}.*" if name in UNREAD else ""
+
+
+def unread_rows(infos: dict[str, FieldInfo]) -> Iterator[list[str]]:
+    for reader in OptionReader:
+        for name, found in UNREAD.items():
+            if found.reader is reader:
+                yield [key(infos[name]), str(reader), found.reason or "-"]
 
 
 def key(info: FieldInfo) -> str:

@@ -204,7 +204,7 @@ _START: Final = """
 
 # Added after 5.3.3.
 _LATER: Final = """
-    enableRunningFlagsInFlush writeWithoutMmap
+    enableLmqQuota enableRunningFlagsInFlush writeWithoutMmap
 """
 
 _BLOCKS: Final = (

@@ -112,7 +112,7 @@ class AsyncStore:
         self,
         topic: str,
         key: str,
-        max_messages: int = 64,
+        max_messages: int | None = None,
         *,
         begin: Moment | None = None,
         end: Moment | None = None,

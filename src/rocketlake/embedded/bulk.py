@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rocketlake import failpoint
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
-from rocketlake.config import Source, names_file
+from rocketlake.config import Source
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.embedded.opening import (
     AnyPath,
@@ -26,7 +26,7 @@ from rocketlake.embedded.opening import (
 )
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.put_failure import put_failure
-from rocketlake.embedded.shaping import log_paths, settle_options
+from rocketlake.embedded.shaping import kept_options, log_paths, preset_of, settle_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.ops import PosixFileOps
@@ -39,7 +39,7 @@ from rocketlake.model.hashes import java_hash
 from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest
 from rocketlake.store.lanes import Lanes
-from rocketlake.store.options import Choice, StoreOptions, embedded, keeping
+from rocketlake.store.options import Choice, StoreOptions
 from rocketlake.store.record_shape import RecordShape
 
 # Why: the disk works while more is appended, instead of all at once at the end.
@@ -76,7 +76,7 @@ def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> Sto
     ops = PosixFileOps()
     topics: Sequence[TopicConfig] = ()
     if ops.stat(root) is None:
-        settled = StoreOptions.complete(choice, kept, embedded())
+        settled = StoreOptions.complete(choice, kept, preset_of(choice))
     else:
         paths = log_paths(root, choice.values)
         dirs = () if paths is None else tuple(p for p in paths.writable if ops.stat(p) is not None)
@@ -109,8 +109,7 @@ def _chosen(
     path: AnyPath, conf: Source | None, options: Mapping[str, object]
 ) -> tuple[Choice, Path, Mapping[str, object]]:
     choice = StoreOptions.choose(conf, **options)
-    kept = {} if conf is not None and names_file(conf) else keeping(choice.values)
-    return choice, Path(path).absolute(), kept
+    return choice, Path(path).absolute(), kept_options(choice)
 
 
 class BulkStore(Closing):

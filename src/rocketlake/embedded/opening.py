@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, overload
 from msgspec import Struct, structs
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.config import Source, names_file
+from rocketlake.config import Source
 from rocketlake.delay.service import DelayServices
 from rocketlake.delay.store_door import StoreDoor
 from rocketlake.embedded.archived import NotYetArchived, parse_archive
@@ -26,7 +26,7 @@ from rocketlake.embedded.outside import OutsideDoor, OutsideEngine
 from rocketlake.embedded.plug_ins import find_plug_ins, wrap
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
-from rocketlake.embedded.shaping import log_paths, settle_options
+from rocketlake.embedded.shaping import kept_options, log_paths, preset_of, settle_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper, bring_back_progress
 from rocketlake.embedded.topics import TopicDesk
@@ -46,7 +46,7 @@ from rocketlake.store.assembly import Base
 from rocketlake.store.life import Progress
 from rocketlake.store.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
-from rocketlake.store.options import Choice, ReadOptions, StoreOptions, embedded, keeping
+from rocketlake.store.options import Choice, ReadOptions, StoreOptions
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,14 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     """Open a message store; a directory that is not there is made.
 
     Options are RocketMQ's keys in snake case (`flush_disk_type="SYNC_FLUSH"`), or come with `conf`:
-    a broker.conf, JSON text or a dictionary; keyword arguments are stronger. Without `path` the
-    store is where `storePathRootDir` says. With `read_only=True` any store can be opened, also one
-    that another process has open, and no byte of it is changed. Messages are kept for ever unless
-    an option or a broker.conf says otherwise (docs/operations/retention.md).
+    a broker.conf, JSON text or a dictionary; keyword arguments are stronger. With a broker.conf (a
+    file) what is not set is as in RocketMQ: files of its sizes, 8 queues for a new topic, deletion
+    by age and disk use; otherwise the embedded preset holds. Without `path` the store is where
+    `storePathRootDir` says, and with a broker.conf that does not say, in `~/store`.
+
+    With `read_only=True` any store can be opened, also one that another process has open, and no
+    byte of it is changed. Messages are kept for ever unless an option or a broker.conf says
+    otherwise (docs/operations/retention.md).
 
     A store that was not closed is recovered, which may take a while if it is large: `on_progress`
     is told how many bytes of the log were read, and of how many. The program's log has it too.
@@ -140,12 +144,10 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
         parse_archive(keep_until_archived, root)
     if read_only:
         return _open_read_only(root, choice)
-    # Why: who brings a broker's configuration wants what that broker does, deleting included.
-    kept = {} if names_file(conf) else keeping(choice.values)
     opening = Opening(
         PosixFileOps(),
         clock or SystemClock(),
-        kept,
+        kept_options(choice),
         on_progress,
         keep_until_archived,
         is_outside=dispatch == "external",
@@ -156,6 +158,9 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
 
 def _root(path: AnyPath | None, choice: Choice) -> Path:
     found = path if path is not None else choice.values.get("store_path_root_dir")
+    if found is None and choice.is_broker_conf:
+        # Compat: the default of storePathRootDir is `store` in the home of the user.
+        return Path.home() / "store"
     if not found:  # an empty text, too: it would be the current directory
         raise ConfigError('no path: open_store("data/store"), or set storePathRootDir')
     return Path(found)
@@ -255,7 +260,7 @@ def _open_shielded(
     root: Path, choice: Choice, opening: Opening, worker: ShieldedWorker
 ) -> tuple[Store, Engine, StoreParts]:
     ops, clock, kept, on_progress, archive, delivers, is_outside, raises = structs.astuple(opening)
-    asked = StoreOptions.complete(choice, embedded())
+    asked = StoreOptions.complete(choice, preset_of(choice))
     plug_ins = find_plug_ins(asked.plug_ins)
     # Why: the program may go to another directory, and files are made all the time.
     root = root.absolute()

@@ -51,7 +51,8 @@ class ReadOnlyStore(Reading, Closing):
         path = path.absolute()
         view = OfflineStore(path, log_dirs=log_dirs, options=options)
         self._engine = OfflineEngine(view, path)
-        super().__init__(self._engine)
+        settled = options or ReadOptions()
+        super().__init__(self._engine, query_max=settled.max_msgs_num_batch)
         self.path = path
         self.unused_options = unused_options
 

@@ -20,8 +20,9 @@ from rocketlake.store.queue_times import Boundary
 class Reading(ABC):
     """The reading face of a store. Thread-safety: any thread may call anything."""
 
-    def __init__(self, reader: ReadEngine) -> None:
+    def __init__(self, reader: ReadEngine, *, query_max: int) -> None:
         self._reader = reader
+        self._query_max = query_max  # messages of a query that names no number
 
     @abstractmethod
     def require_open(self) -> None:
@@ -82,21 +83,23 @@ class Reading(ABC):
         self,
         topic: str,
         key: str,
-        max_messages: int = 64,
+        max_messages: int | None = None,
         *,
         begin: Moment | None = None,
         end: Moment | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key, in the order in which they were put.
 
-        `begin` and `end` limit the time at which they were stored, both included.
+        Without `max_messages` there are at most as many as the option `maxMsgsNumBatch` says, 64
+        unless it is set. `begin` and `end` limit the time at which they were stored, both included.
 
         Raises:
             TypeError, ValueError: an argument makes no sense; the text names it.
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        return list(self._reader.query(make_query(topic, key, max_messages, (begin, end))).messages)
+        limit = self._query_max if max_messages is None else max_messages
+        return list(self._reader.query(make_query(topic, key, limit, (begin, end))).messages)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset of the log; None if no good one does.

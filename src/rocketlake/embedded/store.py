@@ -87,9 +87,9 @@ class Store(Sender, Reading, Closing):
         raise_on_failure: bool = True,
     ) -> None:
         Sender.__init__(self, engine, parts.desk, path=path, raises=raise_on_failure)
-        Reading.__init__(self, engine)
+        Reading.__init__(self, engine, query_max=engine.options.max_msgs_num_batch)
         self.unused_options = unused_options
-        """Keys that RocketMQ knows and this store has no use for."""
+        """Keys that were set and have no effect on this store; the options page says why."""
         self._parts = parts
         self._offsets = parts.offsets
         self._groups = parts.groups

@@ -231,7 +231,12 @@ def _make_flusher(
         options.flush_commit_log_thorough_interval,
         options.flush_commit_log_least_pages,
     )
-    return PeriodicFlush(files, poison, note_flush, rhythm=rhythm, clock=base.clock)
+    return PeriodicFlush(
+        *(files, poison, note_flush),
+        rhythm=rhythm,
+        clock=base.clock,
+        is_timed=options.flush_commit_log_timed,
+    )
 
 
 # --- what is built from it -----------------------------------------------------------------------
@@ -361,7 +366,7 @@ def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) ->
     second: Callable[[], None] | None = None
     if log_parts.commit is not None and options.wake_commit_when_put_message:
         second = log_parts.commit.wakeup
-    elif log_parts.group_commit is None and options.wake_flush_when_put_message:
+    elif log_parts.group_commit is None and options.wakes_flush:
         second = log_parts.flusher.wakeup
 
     return Durability(

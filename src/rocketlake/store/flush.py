@@ -310,11 +310,20 @@ class PeriodicFlush(_Flusher):
         *,
         rhythm: Rhythm,
         clock: Clock,
+        is_timed: bool = False,
     ) -> None:
+        """A flusher that `is_timed` keeps to its rhythm, whatever wakes it."""
         super().__init__("rocketlake-flush", files, poison, note_flush)
+        self._is_timed = is_timed
         self._clock = clock
         self._rhythm = rhythm
         self._thorough_at_s = float("-inf")
+
+    def wakeup(self) -> None:
+        """Flush now, unless only the time decides."""
+        # Compat: FlushRealTimeService sleeps with flushCommitLogTimed, and cannot be woken.
+        if not self._is_timed:
+            super().wakeup()
 
     def pause_s(self) -> float:
         """Wait for the next round."""

@@ -3,6 +3,7 @@
 A check answers with a receipt, which ends the put, or with None.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from rocketlake.format import layout
@@ -22,7 +23,7 @@ from rocketlake.model.topics import (
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.frames import FrameMaker
 from rocketlake.store.light_queues import may_fan_out, refused_names
-from rocketlake.store.options import CompatVersion
+from rocketlake.store.options import CompatVersion, StoreOptions
 from rocketlake.store.ports import TopicCatalog
 
 TOPIC_MAX: Final = 127
@@ -75,6 +76,25 @@ def check_light_queues(message: Message) -> PutReceipt | None:
     if not is_lmq(wrong[0]):
         return refuse(_ILLEGAL, f"{text}the name of a light queue begins with {LIGHT_QUEUE_PREFIX}")
     return refuse(_ILLEGAL, text + _NAME_WORDS)
+
+
+def check_light_queue_count(
+    message: Message, known: Collection[str], options: StoreOptions
+) -> PutReceipt | None:
+    """Refuse a message for light queues while the store has too many; `known` are those it has."""
+    limit, is_4_9 = options.max_lmq_consume_queue_num, options.compat_version is CompatVersion.V4_9
+    text = message.properties.get(names.MULTI_DISPATCH, "")
+    if not text.strip() or not (is_4_9 or options.enable_lmq_quota):
+        return None
+    # Compat: 4.9 (DefaultMessageStore#checkLmqMessage) refuses messages for queues that are there
+    # too, and only beyond the limit. 5.3.3 never looks. 5.5 (HookUtils#handleLmqQuota) refuses new
+    # queues at the limit.
+    queues = text.split(names.MULTI_SEPARATOR)
+    is_new = any(is_lmq(name) and name not in known for name in queues)
+    if (len(known) > limit) if is_4_9 else (is_new and len(known) >= limit):
+        words = f"{len(known)} light queues; maxLmqConsumeQueueNum allows {limit}"
+        return refuse(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, words)
+    return None
 
 
 def check_batch_light_queues(message: Message) -> PutReceipt | None:

@@ -378,7 +378,12 @@ class Putter:
         )
 
     def _check_light_queues(self, message: Message) -> PutReceipt | None:
-        return put_checks.check_light_queues(message) if self._has_light_queues else None
+        if not self._has_light_queues:
+            return None
+        known = self._offsets.light_queues
+        return put_checks.check_light_queues(message) or put_checks.check_light_queue_count(
+            message, known, self._options
+        )
 
     def _check_busy(self) -> PutReceipt | None:
         if not self.is_busy():
@@ -428,6 +433,7 @@ class Putter:
             return Step()
         queues = properties[names.MULTI_DISPATCH].split(names.MULTI_SEPARATOR)
         light = [self._offsets.slot(q, 0 if is_lmq(q) else request.queue_id) for q in queues if q]
+        self._offsets.light_queues.update(slot.topic for slot in light)
         return Step(1, light, rewrite=lambda: _with(message, _light_offsets(light)))
 
     def _request_of(self, message: Message, queue_id: int) -> AppendRequest:

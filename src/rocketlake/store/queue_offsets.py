@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import is_lmq
 
 
 class QueueSlot:
@@ -33,6 +34,7 @@ class QueueOffsets:
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[int, QueueSlot]] = {}
+        self.light_queues: set[str] = set()  # those that messages were put to
 
     def find(self, topic: str, queue_id: int) -> QueueSlot | None:
         """Return the slot of a queue; None if nobody named it yet."""
@@ -55,6 +57,7 @@ class QueueOffsets:
     def load(self, table: Mapping[QueueKey, int]) -> None:
         """Replace all numbers, as after recovery."""
         self.topics.clear()
+        self.light_queues = {key.topic for key in table if is_lmq(key.topic)}
         for key, next_offset in table.items():
             self.slot(key.topic, key.queue_id).next_offset = next_offset
 
@@ -64,6 +67,7 @@ class QueueOffsets:
         Why: the slots stay. A put may have found its slot before and append behind this call; with
         a slot of its own it would count on from the numbers of the topic's earlier life.
         """
+        self.light_queues.discard(topic)
         for slot in list(self.topics.get(topic, {}).values()):
             slot.next_offset = 0
             slot.frame = None  # made again: the next life may have queues of the other kind

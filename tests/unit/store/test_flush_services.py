@@ -209,6 +209,19 @@ class TestPeriodicFlush:
         clock = ManualClock()
         return clock, PeriodicFlush(files, poison or Poison(), note, rhythm=RHYTHM, clock=clock)
 
+    @pytest.mark.parametrize(("is_timed", "runs"), [(True, False), (False, True)])
+    def test_timed_flush_cannot_be_woken(self, is_timed, runs):
+        flush = PeriodicFlush(
+            FakeFiles(wrote=1),
+            Poison(),
+            lambda _: None,
+            rhythm=RHYTHM,
+            clock=ManualClock(),
+            is_timed=is_timed,
+        )
+        flush.wakeup()
+        assert flush._wake._silence.locked() is not runs
+
     def test_first_round_is_thorough_and_then_one_in_ten_seconds(self):
         files = FakeFiles(wrote=1)
         clock, flush = self.make(files)

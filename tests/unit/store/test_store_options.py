@@ -37,7 +37,7 @@ OWN = {
     *("compatVersion", "storeHost", "autoDeleteEnable", "diskRatioEnable"),
     *("diskFreeCleanBytes", "diskFreeRefuseBytes"),
 }
-AFTER_5_3_3 = {"enableRunningFlagsInFlush", "writeWithoutMmap"}
+AFTER_5_3_3 = {"enableLmqQuota", "enableRunningFlagsInFlush", "writeWithoutMmap"}
 OF_THE_MACHINE = {"storePathRootDir", "storePathCommitLog"}  # unset: below the directory opened
 
 

@@ -6,17 +6,21 @@ from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_de
 from rocketlake.store.options.presets import embedded, keeping
 from rocketlake.store.options.read_options import ReadOptions
 from rocketlake.store.options.store_options import FILE_SHAPE, StoreOptions
+from rocketlake.store.options.unread import UNREAD, OptionReader, Unread
 
 __all__ = [
     "DEFAULT_DELAY_LEVELS",
     "FILE_SHAPE",
+    "UNREAD",
     "BrokerRole",
     "Choice",
     "CompatVersion",
     "FlushMode",
+    "OptionReader",
     "ReadOptions",
     "StoreOptions",
     "StoreType",
+    "Unread",
     "embedded",
     "keeping",
     "parse_delay_levels",

@@ -135,6 +135,8 @@ def _doubt_durability(options: "StoreOptions") -> Iterator[str]:
             "transientStorePoolEnable: with SYNC_FLUSH every put waits for"
             " commitIntervalCommitLog too"
         )
+    if options.wake_flush_when_put_message and not options.wakes_flush:
+        yield "wakeFlushWhenPutMessage: does nothing while flushCommitLogTimed is true"
     if options.fast_fail_if_no_buffer_in_store_pool and not options.transient_store_pool_enable:
         yield "fastFailIfNoBufferInStorePool: does nothing without transientStorePoolEnable"
     waits_for_nobody = options.in_sync_replicas <= 1 and not options.compat_version.is_4x

@@ -2,9 +2,13 @@
 
 1. A keyword argument is stronger than the source.
 2. Only what was said is a choice; defaults are filled in later, by the Struct.
-3. Keys are judged as `config` judges them: supported, known but unused, or unknown.
+3. Keys are judged as `config` judges them: supported, known but unused, or unknown; of those
+   supported, `unread` lists the ones without effect.
+4. A file is a broker's configuration: RocketMQ's defaults go with it. A text, a mapping and keyword
+   arguments are a program's.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,6 +22,9 @@ from msgspec.structs import FieldInfo, fields
 from rocketlake import config
 from rocketlake.errors import ConfigError
 from rocketlake.known_keys import ALIASES, KNOWN_KEYS
+from rocketlake.store.options.unread import UNREAD
+
+log = logging.getLogger(__name__)
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -27,7 +34,9 @@ class Choice(Struct, frozen=True):
 
     values: dict[str, Any]
     unused: tuple[str, ...] = ()
-    """Keys that were set, which the reference knows and nothing here reads."""
+    """Keys that were set and that a store does not read."""
+    is_broker_conf: bool = False
+    """Whether a file was read: a broker's, whose owner expects a broker's defaults."""
 
     def check_agrees(self, options: Struct, found: Mapping[str, object], *, where: object) -> None:
         """Refuse a choice that contradicts what the files of a store show.
@@ -62,7 +71,11 @@ def choose(
     for each in sources:
         values |= _read(struct, each)
         unused += config.unused_keys(each, struct)
-    return Choice(values, tuple(dict.fromkeys(unused)))
+    keys = {field.name: field.encode_name for field in fields(struct)}
+    for name in (name for name in values if name in UNREAD):
+        log.warning("option has no effect key=%s reason=%s", keys[name], UNREAD[name])
+        unused.append(keys[name])
+    return Choice(values, tuple(dict.fromkeys(unused)), config.names_file(source))
 
 
 def _read(struct: type[Struct], source: config.Source) -> dict[str, Any]:

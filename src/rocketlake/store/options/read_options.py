@@ -27,6 +27,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     check_crc_on_recover: bool = field(name="checkCRCOnRecover", default=True)
     enabled_append_prop_crc: bool = field(name="enabledAppendPropCRC", default=False)
     force_verify_prop_crc: bool = field(name="forceVerifyPropCRC", default=False)
+    max_msgs_num_batch: Positive = 64
     message_delay_level: str = DEFAULT_DELAY_LEVELS
 
     def delay_ms(self, level: int) -> int:

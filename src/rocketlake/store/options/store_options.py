@@ -80,7 +80,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     mapped_file_size_consume_queue_ext: Positive = layout.DEFAULT_EXT_FILE_SIZE
     """Bytes of a consume-queue extension file."""
     bit_map_length_consume_queue_ext: Natural = 64
-    """Bits of a filter bitmap; with `enableCalcFilterBitMap` the bloom filter says how many."""
+    """Bits of a filter bitmap."""
     mapped_file_size_timer_log: Positive = layout.DEFAULT_TIMER_LOG_FILE_SIZE
     """Bytes of a timer-log file."""
     max_hash_slot_num: Positive = layout.DEFAULT_INDEX_SLOTS
@@ -110,13 +110,13 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     flush_interval_commit_log: Positive = 500
     """Milliseconds between flushes of the log with ASYNC_FLUSH."""
     flush_commit_log_timed: bool = True
-    """Sleep between flushes, instead of waiting for a put to wake them. 4.6: false."""
+    """Flush the log by the time alone; otherwise puts and commits may wake it. 4.6: false."""
     flush_commit_log_least_pages: Natural = 4
     """Pages of 4,096 bytes that must be new before the log is flushed."""
     flush_commit_log_thorough_interval: Natural = 10_000
     """Milliseconds after which the log is flushed however little is new."""
     wake_flush_when_put_message: bool = False
-    """Wake the flush of the log after every put."""
+    """Wake the flush of the log after every put; needs `flushCommitLogTimed` to be false."""
     commit_interval_commit_log: Positive = 200
     """Milliseconds between commits of write buffers to their files."""
     commit_commit_log_least_pages: Natural = 4
@@ -132,7 +132,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     flush_consume_queue_thorough_interval: Natural = 60_000
     """Milliseconds after which every queue and the checkpoint are flushed."""
     enable_running_flags_in_flush: bool = False
-    """Mark the store not writable when a flush fails. Added to RocketMQ after 5.3.3."""
+    """Mark the store not writable when a flush fails. Added after 5.3.3."""
     check_crc_on_recover: bool = field(name="checkCRCOnRecover", default=True)
     """Check bodies against their checksums on recovery."""
     force_verify_prop_crc: bool = field(name="forceVerifyPropCRC", default=False)
@@ -200,7 +200,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     fast_fail_if_no_buffer_in_store_pool: bool = False
     """Fail to make a file, instead of waiting, when no write buffer is free."""
     write_without_mmap: bool = False
-    """Write commit-log files by their descriptors. Added to RocketMQ after 5.3.3."""
+    """Use no write buffers; records go through the map all the same. Added after 5.3.3."""
     put_consume_queue_data_by_file_channel: bool = True
     """Write consume-queue units by the file's descriptor, not through its map."""
     data_read_ahead_enable: bool = True
@@ -230,9 +230,9 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     disk_fall_recorded: bool = True
     """Count how far readers are behind."""
     max_msgs_num_batch: Positive = 64
-    """Messages one query by key returns; an embedded caller may ask for more."""
+    """Messages a query by key returns, unless a program asks for another number."""
     default_query_max_num: Positive = 32
-    """Messages a query by key returns that names no number."""
+    """Messages a client's query by unique key returns."""
     max_consume_queue_scan: Positive = 20_000
     """Units that are looked at before a count of messages becomes an estimate."""
     sample_count_threshold: Positive = 5000
@@ -248,7 +248,9 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     enable_multi_dispatch: bool = False
     """Dispatch one record to several light queues."""
     max_lmq_consume_queue_num: Positive = 20_000
-    """Light queues of a store."""
+    """Light queues beyond which puts get LMQ_CONSUME_QUEUE_NUM_EXCEEDED: 4.9, `enableLmqQuota`."""
+    enable_lmq_quota: bool = False
+    """Refuse new light queues beyond `maxLmqConsumeQueueNum`. Added to RocketMQ after 5.3.3."""
     long_polling_enable: bool = True
     """Tell listeners of messages that arrive."""
     enable_calc_filter_bit_map: bool = False
@@ -387,6 +389,11 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         return self.broker_role is not BrokerRole.SLAVE and (
             is_flushed_later or not self.compat_version.is_4x
         )
+
+    @property
+    def wakes_flush(self) -> bool:
+        """Tell whether a put wakes the flush of the log."""
+        return self.wake_flush_when_put_message and not self.flush_commit_log_timed
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

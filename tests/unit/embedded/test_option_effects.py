@@ -1,0 +1,89 @@
+"""What options do to a store that is opened: defaults, limits, and those without effect."""
+
+import pytest
+
+import rocketlake
+from rocketlake import Message
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data" / "store"
+
+
+def test_option_that_no_store_reads_is_listed_and_logged(path, caplog):
+    with rocketlake.open_store(path, {"longPollingEnable": False}, topic_queue_lock_num=4) as store:
+        assert store.unused_options == ("longPollingEnable", "topicQueueLockNum")
+    assert "option has no effect key=longPollingEnable reason=read by a broker" in caplog.text
+    assert "key=topicQueueLockNum reason=without effect: one lock orders" in caplog.text
+
+
+def test_broker_conf_means_the_defaults_of_rocketmq(path, tmp_path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    with rocketlake.open_store(path, conf) as store:
+        options = store.options
+        assert options.mapped_file_size_commit_log == 1 << 30
+        assert options.mapped_file_size_consume_queue == 300_000 * 20
+        assert (options.max_hash_slot_num, options.max_index_num) == (5_000_000, 20_000_000)
+        assert options.default_topic_queue_nums == 8
+
+
+def test_mapping_means_the_embedded_preset(path):
+    with rocketlake.open_store(path, {"flushDiskType": "SYNC_FLUSH"}) as store:
+        assert store.options.mapped_file_size_commit_log == 8 << 20
+        assert store.options.default_topic_queue_nums == 4
+
+
+def test_broker_conf_keeps_to_the_files_of_a_small_store(path, tmp_path):
+    with rocketlake.open_store(path) as store:
+        store.put(Message(topic="t", body=b"x"))
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    with rocketlake.open_store(path, conf) as store:
+        assert store.options.mapped_file_size_commit_log == 8 << 20
+        assert store.options.default_topic_queue_nums == 8
+
+
+def test_broker_conf_without_a_path_means_the_store_in_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\nmappedFileSizeCommitLog=65536\n")
+    with rocketlake.open_store(conf=conf) as store:
+        assert store.path == tmp_path / "store"
+    conf.write_text(f"storePathRootDir={tmp_path / 'other'}\nmappedFileSizeCommitLog=65536\n")
+    with rocketlake.open_store(conf=conf) as store:
+        assert store.path == tmp_path / "other"
+
+
+def test_query_returns_as_many_as_max_msgs_num_batch_says(path):
+    with rocketlake.open_store(path, max_msgs_num_batch=2) as store:
+        for _ in range(3):
+            store.put(Message(topic="t", body=b"x", keys=["k"]))
+        assert len(store.query("t", "k")) == 2
+        assert len(store.query("t", "k", 3)) == 3
+    with rocketlake.open_store(path, read_only=True, max_msgs_num_batch=2) as view:
+        assert len(view.query("t", "k")) == 2
+
+
+def put_light(store, queue):
+    message = Message(topic="t", body=b"x", properties={"INNER_MULTI_DISPATCH": queue})
+    return store.put(message).status
+
+
+@pytest.mark.parametrize(
+    ("options", "statuses"),
+    [
+        ({"compat_version": "5.3"}, ["PUT_OK"] * 4),
+        ({"enable_lmq_quota": True}, ["PUT_OK", "PUT_OK", "EXCEEDED", "PUT_OK"]),
+        ({"compat_version": "4.9"}, ["PUT_OK", "PUT_OK", "PUT_OK", "EXCEEDED"]),
+    ],
+)
+def test_too_many_light_queues_are_refused_as_each_release_does(path, options, statuses):
+    light = {"enable_lmq": True, "enable_multi_dispatch": True, "max_lmq_consume_queue_num": 2}
+    with rocketlake.open_store(path, raise_on_failure=False, **light, **options) as store:
+        found = [put_light(store, f"%LMQ%{name}") for name in ("a", "b", "c", "a")]
+    wanted = [text.replace("EXCEEDED", "LMQ_CONSUME_QUEUE_NUM_EXCEEDED") for text in statuses]
+    assert found == wanted
+    with rocketlake.open_store(path, raise_on_failure=False, **light, **options) as store:
+        assert put_light(store, "%LMQ%a") == wanted[3]  # counted anew from the files
