@@ -211,6 +211,11 @@ class ConsumeQueue(UnitQueue):
         """How many bytes the files have together, those of the extension included."""
         return super().mapped_size + (self.ext.mapped_size if self.ext is not None else 0)
 
+    @property
+    def file_count(self) -> int:
+        """How many files there are, those of the extension included."""
+        return super().file_count + (self.ext.file_count if self.ext is not None else 0)
+
     def is_due(self, least_pages: int) -> bool:
         """Tell whether `flush` may have something to do."""
         return self.ext is not None or super().is_due(least_pages)

@@ -47,6 +47,11 @@ class ConsumeQueueExt:
         """How many bytes the files have together."""
         return self._files.mapped_size
 
+    @property
+    def file_count(self) -> int:
+        """How many files there are."""
+        return len(self._files.files)
+
     def load(self, *, is_clean: bool = True) -> None:
         """Take the files that exist; after an unclean stop, those that were flushed."""
         self._files.load(is_clean=is_clean)

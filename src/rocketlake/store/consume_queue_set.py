@@ -114,6 +114,11 @@ class ConsumeQueueSet:
         """How many bytes the files have together."""
         return sum(queue.mapped_size for queue in self._all())
 
+    @property
+    def file_count(self) -> int:
+        """How many files there are."""
+        return sum(queue.file_count for queue in self._all())
+
     # --- opening ---------------------------------------------------------------------------------
 
     def load(self, *, is_clean: bool = True) -> None:

@@ -15,6 +15,8 @@ def collect(parts: Parts, directory: StoreDir, now_ms: int) -> StoreGauges:
     wrote = files.wrote_where
     since = log.lock_since_ms
     first = log.min_offset
+    index = parts.index
+    index_files, index_bytes = (0, 0) if index is None else (len(index.files), index.mapped_size)
     return StoreGauges(
         min_offset=first,
         max_offset=log.max_offset,
@@ -26,10 +28,11 @@ def collect(parts: Parts, directory: StoreDir, now_ms: int) -> StoreGauges:
         dispatch_behind_ms=_dispatch_behind_ms(parts),
         lock_ms=now_ms - since if since else 0,
         earliest_timestamp=log.store_timestamp_at(first) if first >= 0 else -1,
-        mapped_file_count=len(files.files),
-        mapped_bytes=files.mapped_size + parts.queues.mapped_size,
+        mapped_file_count=len(files.files) + parts.queues.file_count + index_files,
+        mapped_bytes=files.mapped_size + parts.queues.mapped_size + index_bytes,
         free_write_buffers=pool.available if pool is not None else -1,
         queue_count=len(parts.queues),
+        running_flags=str(parts.flags),
         retention=_retention_info(parts),
     )
 

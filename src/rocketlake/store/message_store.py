@@ -345,4 +345,5 @@ class MessageStore(Closing):
 
     def runtime_info(self) -> dict[str, str]:
         """Return counters and gauges by the reference's names."""
+        self.stats.note_dispatch_buffer(self.parts.dispatcher.buffer_max)
         return self.stats.runtime_info(self.clock.now_ms(), self.gauges())

@@ -152,9 +152,12 @@ class StoreGauges(Struct, frozen=True, kw_only=True):
     """How long the append lock is held by now."""
     earliest_timestamp: int = -1
     mapped_file_count: int = 0
+    """Files of log, queues and index."""
     mapped_bytes: int = 0
     free_write_buffers: int = -1
     queue_count: int = 0
+    running_flags: str = "OK"
+    """Why the store may not be read or written: names of `RunningFlag`."""
     retention: Mapping[str, str] = {}
     """Which files there are, which went and which will go, by name."""
 
@@ -184,6 +187,7 @@ class StoreGauges(Struct, frozen=True, kw_only=True):
             "mappedFiles": str(self.mapped_file_count),
             "mappedBytes": str(self.mapped_bytes),
             "consumeQueues": str(self.queue_count),
+            "runningFlags": self.running_flags,
             **self.retention,
         }
 

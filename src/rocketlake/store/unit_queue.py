@@ -159,6 +159,11 @@ class UnitQueue(ABC):
         return self._units.files.mapped_size
 
     @property
+    def file_count(self) -> int:
+        """How many files there are."""
+        return len(self._units.files.files)
+
+    @property
     def bounds(self) -> QueueBounds:
         """What the queue has, for the inventory."""
         return QueueBounds(self._units.first_index, self.max_offset, self.max_physical_offset)
