@@ -3,7 +3,7 @@
 A check answers with a receipt, which ends the put, or with None.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from rocketlake.format import layout
@@ -171,6 +171,16 @@ def check_sizes(
         text = f"record of {size} bytes; at most {frames.record_max} are allowed"
         return refuse(_ILLEGAL, text)
     return None
+
+
+def refuse_busy(
+    refused: PutReceipt | None, check_busy: Callable[[], PutReceipt | None]
+) -> PutReceipt | None:
+    """Ask whether the log is busy behind the length of the properties, before other sizes."""
+    # Compat: as in DefaultMessageStore#putMessage of 4.6; its log looks at the record later.
+    if refused is not None and refused.status is PutStatus.PROPERTIES_SIZE_EXCEEDED:
+        return refused
+    return check_busy() or refused
 
 
 def _properties_status(raw: bytes, version: CompatVersion) -> PutStatus:

@@ -264,7 +264,7 @@ class Putter:
 
     def _append(self, request: AppendRequest) -> tuple[PutReceipt, bool]:
         """Check and append; return the receipt, and whether the put waits for more than that."""
-        refused = self.check_before(request.message.topic)
+        refused = self.check_before(request.message.topic, is_message=True)
         if refused is not None:
             return refused, False
         for hook in self._hooks:
@@ -277,7 +277,7 @@ class Putter:
         refused = (
             put_checks.check_inner_batch(request, self._catalog)
             or self._check_replicas()
-            or put_checks.check_sizes(message, request, self.frames, self._version)
+            or self._check_sizes(message, request)
             or self._check_light_queues(message)
         )
         if refused is not None:
@@ -355,7 +355,7 @@ class Putter:
             self._stats.note_put(topic, count=receipt.count, size=receipt.size)
         return receipt
 
-    def check_before(self, topic: str) -> PutReceipt | None:
+    def check_before(self, topic: str, *, is_message: bool = False) -> PutReceipt | None:
         """Look at the store first, then at the topic [checkBeforePutMessage]."""
         self._durability.poison.check()
         unavailable = PutStatus.SERVICE_NOT_AVAILABLE
@@ -367,15 +367,18 @@ class Putter:
             return put_checks.refuse(
                 unavailable, f"the store is not writable: {self._flags.explain()}"
             )
-        is_4_9 = self._version is CompatVersion.V4_9
         topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
         topic_refused = topic_refused or put_checks.check_name(topic)
-        # Compat: 4.9 looks at its locks first.
-        return (
-            (self._check_busy() or topic_refused)
-            if is_4_9
-            else (topic_refused or self._check_busy())
-        )
+        # Compat: 4.9 looks at its locks first, 4.6 behind the properties of a message.
+        if self._version is CompatVersion.V4_9:
+            return self._check_busy() or topic_refused
+        is_later = is_message and self._version is CompatVersion.V4_6
+        return topic_refused or (None if is_later else self._check_busy())
+
+    def _check_sizes(self, message: Message, request: AppendRequest) -> PutReceipt | None:
+        refused = put_checks.check_sizes(message, request, self.frames, self._version)
+        is_last = self._version is CompatVersion.V4_6
+        return put_checks.refuse_busy(refused, self._check_busy) if is_last else refused
 
     def _check_light_queues(self, message: Message) -> PutReceipt | None:
         if not self._has_light_queues:
