@@ -15,7 +15,6 @@ from msgspec import Struct
 SECTOR = 512
 _HEAD = struct.Struct("<qI")
 _FLUSH = -1
-_COUNT = struct.Struct("<q")
 
 
 class Write(Struct, frozen=True):
@@ -40,8 +39,9 @@ class BlockLogWriter:
         counter = place / "blocks.count"
         counter.write_bytes(bytes(mmap.PAGESIZE))
         with counter.open("r+b") as file:
-            self._counter = mmap.mmap(file.fileno(), mmap.PAGESIZE)  # noqa: TID251 - no store
-        self._count = 0
+            mapped = mmap.mmap(file.fileno(), mmap.PAGESIZE)  # noqa: TID251 - no store
+        # Why a view: it stores all eight bytes at once; `pack_into` writes zeros first.
+        self._counter = memoryview(mapped).cast("q")
 
     def write(self, offset: int, data: bytes) -> None:
         self._append(_HEAD.pack(offset, len(data)) + data)
@@ -51,8 +51,10 @@ class BlockLogWriter:
 
     def _append(self, data: bytes) -> None:
         self._file.write(data)
-        self._count += 1
-        _COUNT.pack_into(self._counter, 0, self._count)
+        self._counter[0] += 1
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class BlockCounter:
@@ -60,14 +62,14 @@ class BlockCounter:
 
     def __init__(self, place: Path) -> None:
         with (place / "blocks.count").open("rb") as file:
-            self._counter = mmap.mmap(  # noqa: TID251 - no store
+            mapped = mmap.mmap(  # noqa: TID251 - no store
                 file.fileno(), mmap.PAGESIZE, access=mmap.ACCESS_READ
             )
+        self._counter = memoryview(mapped).cast("q")
 
     def now(self) -> int:
         """Return the number of entries that the device had been given when this was called."""
-        count: int = _COUNT.unpack_from(self._counter, 0)[0]
-        return count
+        return self._counter[0]
 
 
 def read_block_log(place: Path) -> list[Entry]:
