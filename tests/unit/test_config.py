@@ -301,7 +301,7 @@ def test_missing_value_without_a_default_is_an_error():
 
 
 def test_list_of_known_keys_is_plausible():
-    assert len(KNOWN_KEYS) == 532
+    assert len(KNOWN_KEYS) == 533
     assert {
         "mappedFileSizeCommitLog",  # MessageStoreConfig
         "mapperFileSizeBatchConsumeQueue",
