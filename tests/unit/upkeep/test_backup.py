@@ -6,11 +6,13 @@ import shutil
 import threading
 
 import pytest
+from msgspec import structs
 
 import rocketlake
 from rocketlake import Message, OfflineStore
 from rocketlake.errors import DiskFullError
 from rocketlake.files.descriptor import PosixWriter
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.model.queues import QueueKey
 from support import command
 from support.golden import snapshot
@@ -443,3 +445,29 @@ def test_a_log_that_ends_with_a_file_is_copied(tmp_path, copy):
     builder.record(body=b"30").write()
     backup(builder.root, copy)
     assert bodies(copy)[0] == numbers(31)
+
+
+def test_file_that_was_being_made_when_it_was_listed_is_copied_in_its_size(
+    builder, source, copy, monkeypatch
+):
+    """A writer's `fallocate` has reached a part of the size; the units are written behind it."""
+    builder.records(10).unclean().checkpoint(0, 0, 0).write()
+    queue_dir = source / "consumequeue" / "T" / "0"
+    whole = {file.name: file.stat().st_size for file in queue_dir.iterdir()}
+    listed = StoreDir.offset_files
+    lists = []
+
+    def listed_early(directory, path):
+        found = listed(directory, path)
+        if path == queue_dir:
+            lists.append(path)
+            if len(lists) == 1:
+                return [structs.replace(file, size=240) for file in found]
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreDir, "offset_files", listed_early)
+        backup(source, copy)
+    copied = (copy / "consumequeue" / "T" / "0").iterdir()
+    assert {file.name: file.stat().st_size for file in copied} == whole
+    assert bodies(copy)[0] == numbers(10)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocketlake.files.ops import Entry
+from rocketlake.files.ops import Entry, FileOps
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import names
 from rocketlake.format.names import offset_name
@@ -19,8 +19,7 @@ def log_parts(view: OfflineStore, end: int) -> Iterator[Growing]:
     for file in view.log.files:
         if file.base_offset <= end:
             name = f"{names.COMMIT_LOG}/{offset_name(file.base_offset)}"
-            covered = min(end - file.base_offset, file.size)
-            yield Growing(file.path, name, file.size, covered, file.base_offset)
+            yield _growing(view.directory.ops, file, name, end)
 
 
 class StoreCopier:
@@ -73,7 +72,7 @@ class StoreCopier:
             self._drop_queues(family, queues)
 
     def _copy_queue(self, family: str, key: QueueKey, queue: QueueView) -> None:
-        parts = list(_queue_parts(family, key, queue, as_is=self.as_is))
+        parts = list(_queue_parts(self._ops, _queue_name(family, key), queue, as_is=self.as_is))
         if self.as_is:
             for part in parts:
                 self._files.replace(part.source, part.name, is_passing=True)
@@ -186,14 +185,23 @@ def _queue_name(family: str, key: QueueKey) -> str:
     return f"{family}/{key.topic}/{key.queue_id}"
 
 
-def _queue_parts(family: str, key: QueueKey, queue: QueueView, *, as_is: bool) -> Iterator[Growing]:
+def _queue_parts(ops: FileOps, place: str, queue: QueueView, *, as_is: bool) -> Iterator[Growing]:
     """Yield the files of a queue, each up to the last unit that points into the log."""
     end = queue.end_index * queue.kind.unit_size
     for file in queue.files:
         if as_is or file.base_offset < end:
-            name = f"{_queue_name(family, key)}/{file.path.name}"
-            covered = min(end - file.base_offset, file.size)
-            yield Growing(file.path, name, file.size, covered, file.base_offset)
+            yield _growing(ops, file, f"{place}/{file.path.name}", end)
+
+
+def _growing(ops: FileOps, file: OffsetFile, name: str, end: int) -> Growing:
+    """Return a file up to an end, in the size that it has now.
+
+    Why: a file that its writer was making when it was listed had only a part of its size; the
+    bytes before the end were written when it had all.
+    """
+    now = ops.stat(file.path)
+    size = file.size if now is None else max(file.size, now.size)
+    return Growing(file.path, name, size, min(end - file.base_offset, size), file.base_offset)
 
 
 def _index_name(entry: Entry) -> str:
