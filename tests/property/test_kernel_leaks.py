@@ -49,6 +49,7 @@ class File:
     wrote = property(lambda self: 0, lambda self, value: None)
 
 file, slot = File(), SimpleNamespace(next_offset=0)
+edits = native.PropertyEdits({"x": "y"}, ["c"])
 attached = native.LogTail(lock, lambda: 1, lambda *_: 1, 0, lambda: None, lambda *_: None)
 attached.attach(file, 0)
 found = bytearray(104 * 3)
@@ -131,6 +132,16 @@ CALLS = {
     "append": lambda: native.append(room, 0, message, frame, 0, 0, 0, 0),
     "append full": lambda: native.append(room, 29_000, message, frame, 0, 0, 0, 0),
     "append refused": lambda: refused(native.append, room, 0, wrong, frame, 0, 0, 0, 0),
+    "LogTail.append_fields": lambda: attached.append_fields(
+        slot, frame, edits, bytes(8), memoryview(b"body"), "a\1b", 0, 0, 0, 0, True),
+    "LogTail.append_fields refused": lambda: refused(
+        attached.append_fields, slot, frame, edits, bytes(7), b"body", "a\1b", 0, 0, 0, 0, True),
+    "PropertyEdits": lambda: native.PropertyEdits({"a": "b"}, ["c"]),
+    "PropertyEdits refused": lambda: refused(native.PropertyEdits, {"": "b"}, []),
+    "append_fields": lambda: native.append_fields(
+        room, 0, frame, edits, bytes(8), b"body", "a\1b" * 200, 0, 0, 0, 0, 0, 0, 0),
+    "append_fields refused": lambda: refused(
+        native.append_fields, room, 0, frame, edits, bytes(8), b"", "\ud800", 0, 0, 0, 0, 0, 0, 0),
     "append_batch": lambda: native.append_batch(room, 0, [message] * 3, frame, 0, 0, 0, 0),
     "append_batch refused": lambda: refused(
         native.append_batch, room, 0, [message, wrong], frame, 0, 0, 0, 0),
@@ -178,6 +189,9 @@ CALLS = {
         native.read_units, kept_list, own_units, *asked, 5, some, False),
     "read_units no log": lambda: refused(
         native.read_units, kept_list, own_units, *asked[:4], None, *asked[5:], None, some, False),
+    "read_ranges": lambda: native.read_ranges(own_units, *asked, hashes, some, True),
+    "read_ranges refused": lambda: refused(
+        native.read_ranges, own_units, *asked, hashes, (0, 0, 0, 0, -1), False),
     "read_columns": lambda: native.read_columns(own_units, *asked, most, False),
     "read_columns wide": lambda: native.read_columns(
         wide_units, 0, 46, *asked[2:], most, True),

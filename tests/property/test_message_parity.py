@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -236,7 +237,7 @@ def reads(draw):
         "log_size": draw(st.one_of(st.just(len(log.data)), st.integers(-1, 300), i64)),
         "log_base": log.base_offset,
         "log_end": log.base_offset + draw(st.sampled_from([len(log.data), 200, 1 << 62])),
-        "checks": draw(st.integers(0, 15)),
+        "checks": draw(st.integers(0, 31)),
     }
 
 
@@ -260,6 +261,32 @@ def test_units_are_read_the_same(asked, hashes, bounds, release):
     theirs, their_outcome = read_with(pure, asked, hashes, bounds)
     assert our_outcome == their_outcome
     assert_same_messages(ours, theirs)
+
+
+@given(reads(), hash_sets, limits, st.booleans())
+def test_ranges_of_records_are_found_the_same(asked, hashes, bounds, release):
+    arguments = (*asked.values(), hashes, bounds)
+    ours, _ = answer(native, "read_ranges", *arguments, release)
+    theirs, _ = answer(pure, "read_ranges", *arguments, False)
+    assert ours == theirs
+    messages, (_, read) = read_with(pure, asked, hashes, bounds)
+    if ours[0] == "tuple" and not asked["checks"] & Check.HEAD_ONLY:
+        ranges, *outcome = ours[1]
+        assert tuple(outcome) == read
+        sizes = sum(end - begin for begin, end in ranges)
+        assert sizes == sum(message.store_size for message in messages)
+        assert all(one[1] != other[0] for one, other in pairwise(ranges))
+
+
+def test_records_behind_each_other_are_one_range():
+    data, units = log_of(4)
+    size = len(data) // 4
+    skipped = units[:20] + units[40:]
+    for kernel in (native, pure):
+        found = kernel.read_ranges(*asked_of(data, units).values(), None, NO_LIMITS, False)
+        assert found == ([(0, 4 * size)], 4, ReadStop.END, 0, 54, 4, 4 * size)
+        found = kernel.read_ranges(*asked_of(data, skipped).values(), None, NO_LIMITS, False)
+        assert found[0] == [(0, size), (2 * size, 4 * size)]
 
 
 @given(reads(), st.tuples(st.sampled_from([0, 1, 2, 1 << 62]), st.sampled_from([0, 300, 1 << 62])))
@@ -357,10 +384,10 @@ def test_units_with_other_hashes_are_passed_over_and_not_read(kernel):
 
 
 @pytest.mark.parametrize("change", [{"unit_size": 21}, {"start": -1}, {"start": 1 << 70}])
-@pytest.mark.parametrize("name", ["read_units", "read_columns"])
+@pytest.mark.parametrize("name", ["read_units", "read_columns", "read_ranges"])
 def test_question_without_sense_is_refused_the_same(name, change):
     asked = asked_of(*log_of(1), **change)
-    more = (None, NO_LIMITS, False) if name == "read_units" else ((1, 1), False)
+    more = ((1, 1), False) if name == "read_columns" else (None, NO_LIMITS, False)
     first = ([],) if name == "read_units" else ()
     ours, theirs = (answer(k, name, *first, *asked.values(), *more)[0] for k in (native, pure))
     assert ours == theirs

@@ -11,14 +11,26 @@ from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
 
 if TYPE_CHECKING:
     from rocketlake.format._kernel.pure.appending import RecordFrame
+    from rocketlake.format._kernel.pure.field_append import PropertyEdits
     from rocketlake.format._kernel.pure.tail import LogTail
 else:
     RecordFrame = _KERNEL.RecordFrame
+    PropertyEdits = _KERNEL.PropertyEdits
     LogTail = _KERNEL.LogTail
 
-__all__ = ["LogTail", "RecordFrame", "append", "append_batch", "are_inert", "set_together"]
+__all__ = [
+    "LogTail",
+    "PropertyEdits",
+    "RecordFrame",
+    "append",
+    "append_batch",
+    "append_fields",
+    "are_inert",
+    "set_together",
+]
 
 append = _KERNEL.append
 append_batch = _KERNEL.append_batch
+append_fields = _KERNEL.append_fields
 are_inert = _KERNEL.are_inert
 set_together = _KERNEL.set_together

@@ -40,6 +40,7 @@ __all__ = [
     "encode_properties",
     "message_properties",
     "read_columns",
+    "read_ranges",
     "read_units",
     "reason_text",
     "reencode",
@@ -75,6 +76,7 @@ seal = _KERNEL.seal
 encode_properties = _KERNEL.encode_properties
 decode_properties = _KERNEL.decode_properties
 message_properties = _KERNEL.message_properties
+read_ranges = _KERNEL.read_ranges
 read_units = _KERNEL.read_units
 read_columns = _KERNEL.read_columns
 

@@ -107,12 +107,18 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
                          PyBytes_AS_STRING(frame.topic), PyBytes_GET_SIZE(frame.topic),
                          properties.size)
     memcpy(p, properties.data, properties.size)
+    seal_record(start, size, &frame.shape, places, frame.reserve_crc)
+    return size
+
+
+cdef void seal_record(uint8_t* start, int64_t size, const Shape* shape, const int64_t* places,
+                      bint with_crc) noexcept nogil:
+    """Write what only the append knows: queue offset, physical offset, store time."""
     rl_store64(start + 20, places[0])
     rl_store64(start + 28, places[1])
-    rl_store64(start + BORN_HOST_AT + frame.shape.born_size, places[2])
-    if frame.reserve_crc:
+    rl_store64(start + BORN_HOST_AT + shape.born_size, places[2])
+    if with_crc:
         crc_digits(crc_of(start, size - RECORD_CRC_SIZE), start + size - 11)
-    return size
 
 
 cdef int64_t position_in(Py_buffer* view, object at_) except -1:

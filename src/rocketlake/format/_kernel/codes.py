@@ -36,6 +36,8 @@ class Check(IntFlag):
     RECORD_CRC_REQUIRED = 4
     """A record without the whole-record checksum is bad; the body's own is not looked at."""
     OFFSET = 8
+    HEAD_ONLY = 16
+    """In place of all others: size, magic and place. Only for ranges of records."""
 
 
 class ReadStop(IntEnum):

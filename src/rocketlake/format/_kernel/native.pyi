@@ -1,8 +1,11 @@
 from rocketlake.format._kernel.pure import NAME as NAME
 from rocketlake.format._kernel.pure import LogTail as LogTail
+from rocketlake.format._kernel.pure import PropertyEdits as PropertyEdits
+from rocketlake.format._kernel.pure import RecordFrame as RecordFrame
 from rocketlake.format._kernel.pure import StoredMessage as StoredMessage
 from rocketlake.format._kernel.pure import append as append
 from rocketlake.format._kernel.pure import append_batch as append_batch
+from rocketlake.format._kernel.pure import append_fields as append_fields
 from rocketlake.format._kernel.pure import append_rows as append_rows
 from rocketlake.format._kernel.pure import are_inert as are_inert
 from rocketlake.format._kernel.pure import arrow_columns as arrow_columns
@@ -26,6 +29,7 @@ from rocketlake.format._kernel.pure import make_messages as make_messages
 from rocketlake.format._kernel.pure import message_properties as message_properties
 from rocketlake.format._kernel.pure import put_entries as put_entries
 from rocketlake.format._kernel.pure import read_columns as read_columns
+from rocketlake.format._kernel.pure import read_ranges as read_ranges
 from rocketlake.format._kernel.pure import read_units as read_units
 from rocketlake.format._kernel.pure import scan as scan
 from rocketlake.format._kernel.pure import scan_at as scan_at

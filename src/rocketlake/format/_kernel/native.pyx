@@ -203,6 +203,7 @@ include "lines.pxi"
 # --- append ------------------------------------------------------------------------------------
 
 include "append.pxi"
+include "field_append.pxi"
 include "tail.pxi"
 include "bulk.pxi"
 

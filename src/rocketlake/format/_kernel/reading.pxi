@@ -6,6 +6,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 cdef extern from "Python.h":
     int PyByteArray_Resize(object data, Py_ssize_t size) except -1
 
+cdef enum:
+    CHECK_HEAD_ONLY = 16
+    FULL_CHECKS = 15
+    FETCH_AHEAD = 4  # units whose records are on their way from memory
+
 cdef extern from "resident.h" nogil:
     bint rl_is_resident(const uint8_t* p, int64_t n)
 
@@ -72,7 +77,12 @@ cdef int walk_units(Walk* walk, Row* rows, int64_t room, int64_t* filled) noexce
             claim[1] = size
             claim[2] = physical_offset
             row = rows + filled[0]
-            walk.damage = parse_claimed(walk.log, walk.log_size, claim, walk.checks, row)
+            if walk.checks & CHECK_HEAD_ONLY:
+                if walk.index + FETCH_AHEAD < walk.unit_count:
+                    prefetch_record(walk, unit + FETCH_AHEAD * walk.unit_size)
+                walk.damage = parse_head(walk.log, walk.log_size, claim, row)
+            else:
+                walk.damage = parse_claimed(walk.log, walk.log_size, claim, walk.checks, row)
             if walk.damage != OK:
                 return READ_DAMAGED
             row.queue_offset = number
@@ -82,6 +92,13 @@ cdef int walk_units(Walk* walk, Row* rows, int64_t room, int64_t* filled) noexce
         walk.index += 1
         walk.next_offset = rl_add64(number, messages)
     return READ_ON
+
+
+cdef inline void prefetch_record(const Walk* walk, const uint8_t* unit) noexcept nogil:
+    """Have the begin of a unit's record brought near; it is looked at soon."""
+    cdef int64_t position = rl_sub64(rl_load64(unit), walk.log_base)
+    if 0 <= position < walk.log_size:
+        rl_prefetch(walk.log + position)
 
 
 cdef inline bint is_wanted(const Walk* walk, int64_t tags_code) noexcept nogil:
@@ -130,47 +147,71 @@ cdef void take_buffers(Walk* walk, const Py_buffer* units, const Py_buffer* log)
     walk.log_size = min(walk.log_size, <int64_t>log.len)
 
 
-def read_units(list messages not None, units, start, unit_size, queue_offset, stop_offset, log,
-               log_size, log_base, log_end, int checks, hashes, tuple limits not None, bint may_wait):
-    """Append the messages of units to a list, until something ends it."""
-    cdef Walk walk
-    cdef Py_buffer unit_buffer, log_buffer, hash_buffer
-    cdef int stop
+cdef int take_limits(Walk* walk, tuple limits) except -1:
     count, size, count_max, count_stop, size_max = limits
-    start_walk(&walk, unit_size, start, queue_offset, stop_offset, log_size, log_base, log_end,
-               checks)
     walk.count = to_limit(count)
     walk.size = to_limit(size)
     walk.count_max = to_limit(count_max)
     walk.count_stop = to_limit(count_stop)
     walk.size_max = to_limit(size_max)
-    cdef int64_t first = walk.index
+    return 0
+
+
+cdef int read_wanted(Walk* walk, list found, object units, object log, object hashes, bint may_wait,
+                     bint as_ranges) except -1:
+    """Add the messages of units to a list, or the ranges of their records; return the stop."""
+    cdef Py_buffer unit_buffer, log_buffer, hash_buffer
     PyObject_GetBuffer(units, &unit_buffer, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(log, &log_buffer, PyBUF_SIMPLE)
         try:
-            take_buffers(&walk, &unit_buffer, &log_buffer)
+            take_buffers(walk, &unit_buffer, &log_buffer)
             if hashes is None:
-                stop = read_messages(&walk, messages, may_wait)
-            else:
-                PyObject_GetBuffer(hashes, &hash_buffer, PyBUF_SIMPLE)
-                try:
-                    walk.hashes = <const int32_t*>hash_buffer.buf
-                    walk.hash_count = hash_buffer.len // 4
-                    stop = read_messages(&walk, messages, may_wait)
-                finally:
-                    PyBuffer_Release(&hash_buffer)
+                return read_records(walk, found, may_wait, as_ranges)
+            PyObject_GetBuffer(hashes, &hash_buffer, PyBUF_SIMPLE)
+            try:
+                walk.hashes = <const int32_t*>hash_buffer.buf
+                walk.hash_count = hash_buffer.len // 4
+                return read_records(walk, found, may_wait, as_ranges)
+            finally:
+                PyBuffer_Release(&hash_buffer)
         finally:
             PyBuffer_Release(&log_buffer)
     finally:
         PyBuffer_Release(&unit_buffer)
+
+
+def read_units(list messages not None, units, start, unit_size, queue_offset, stop_offset, log,
+               log_size, log_base, log_end, int checks, hashes, tuple limits not None, bint may_wait):
+    """Append the messages of units to a list, until something ends it."""
+    cdef Walk walk
+    start_walk(&walk, unit_size, start, queue_offset, stop_offset, log_size, log_base, log_end,
+               checks)
+    take_limits(&walk, limits)
+    walk.checks &= FULL_CHECKS
+    cdef int64_t first = walk.index
+    cdef int stop = read_wanted(&walk, messages, units, log, hashes, may_wait, False)
     return walk.index - first, stop, walk.damage, walk.next_offset, walk.count, walk.size
 
 
-cdef int read_messages(Walk* walk, list messages, bint may_wait) except -1:
+def read_ranges(units, start, unit_size, queue_offset, stop_offset, log, log_size, log_base,
+                log_end, int checks, hashes, tuple limits not None, bint may_wait):
+    """Find where the records of units lie, until something ends it; neighbours are one range."""
+    cdef Walk walk
+    cdef list ranges = []
+    start_walk(&walk, unit_size, start, queue_offset, stop_offset, log_size, log_base, log_end,
+               checks)
+    take_limits(&walk, limits)
+    cdef int64_t first = walk.index
+    cdef int stop = read_wanted(&walk, ranges, units, log, hashes, may_wait, True)
+    return ranges, walk.index - first, stop, walk.damage, walk.next_offset, walk.count, walk.size
+
+
+cdef int read_records(Walk* walk, list found, bint may_wait, bint as_ranges) except -1:
     cdef Row rows[ROWS_AT_ONCE]
     cdef int stop = READ_ON
-    cdef int64_t filled
+    cdef int64_t filled, last[2]
+    last[0] = last[1] = -1
     while stop == READ_ON:
         # Why: giving up the interpreter lock is worth it only where the disk is waited for: whoever
         # gives it up gets it back when others have had their turn, milliseconds later.
@@ -179,8 +220,25 @@ cdef int read_messages(Walk* walk, list messages, bint may_wait) except -1:
                 stop = walk_units(walk, rows, ROWS_AT_ONCE, &filled)
         else:
             stop = walk_units(walk, rows, ROWS_AT_ONCE, &filled)
-        add_messages(messages, walk.log, rows, filled)
+        if as_ranges:
+            add_ranges(found, rows, filled, last)
+        else:
+            add_messages(found, walk.log, rows, filled)
+    if last[1] >= 0:
+        found.append((last[0], last[1]))
     return stop
+
+
+cdef int add_ranges(list ranges, const Row* rows, int64_t count, int64_t* last) except -1:
+    """Join records to ranges; the last one, which may go on, is kept back in `last`."""
+    cdef int64_t i
+    for i in range(count):
+        if rows[i].position != last[1]:
+            if last[1] >= 0:
+                ranges.append((last[0], last[1]))
+            last[0] = rows[i].position
+        last[1] = rows[i].position + rows[i].size
+    return 0
 
 
 cdef bint are_resident(const Walk* walk) noexcept:
@@ -211,6 +269,7 @@ def read_columns(units, start, unit_size, queue_offset, stop_offset, log, log_si
     count_max, size_max = limits
     start_walk(&walk, unit_size, start, queue_offset, stop_offset, log_size, log_base, log_end,
                checks)
+    walk.checks &= FULL_CHECKS
     walk.count = walk.size = 0
     walk.count_max = to_limit(count_max)
     walk.count_stop = LIMIT_MAX

@@ -65,6 +65,27 @@ cdef int parse_claimed(const uint8_t* data, int64_t length, const int64_t* claim
     return reason
 
 
+cdef inline int parse_head(const uint8_t* data, int64_t length, const int64_t* claim,
+                           Row* row) noexcept nogil:
+    """Look at size, magic and place alone; the row gets its position and size."""
+    cdef int64_t position = claim[0], size = claim[1]
+    cdef int reason
+    if size < RECORD_MIN_SIZE:
+        return BAD_SIZE
+    if position < 0 or position > length - size:
+        return TORN
+    reason = probe(data, position, position + size)
+    if reason != OK:
+        return reason
+    if rl_load64(data + position + 28) != claim[2]:
+        return BAD_OFFSET
+    if rl_load32(data + position) != size:
+        return BAD_SIZE
+    row.position = position
+    row.size = <int32_t>size
+    return OK
+
+
 cdef inline int parse(const uint8_t* data, int64_t position, int64_t end, int64_t base_offset,
                       int checks, Row* row) noexcept nogil:
     cdef int reason = probe(data, position, end)

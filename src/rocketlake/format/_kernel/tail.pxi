@@ -144,40 +144,98 @@ cdef class LogTail:
             self._on_slow(lock_ns, copy_ns)
         return receipt
 
+    def append_fields(self, slot, RecordFrame frame not None, PropertyEdits edits not None,
+                      bytes born_host not None, body, properties, flag, sys_flag, born_timestamp,
+                      reconsume_times, bint may_wait):
+        """Append the message that a client's fields describe; None if it must take the long way."""
+        cdef int64_t started, locked, lock_ns, copy_ns
+        cdef int clock = RL_CLOCK_COARSE if self._calls & SAMPLE else CLOCK_MONOTONIC
+        cdef int64_t since = self.lock_since_ms
+        cdef Fields fields
+        read_fields(&fields, born_host, flag, sys_flag, born_timestamp, reconsume_times)
+        if since and self.now_ms() - since > self.busy_ms:
+            return None
+        started = clock_ns(clock)
+        if not self._acquire(may_wait):
+            return None
+        try:
+            self._calls += 1
+            locked = clock_ns(clock)
+            receipt = self.append_fields_locked(slot, frame, edits, &fields, body, properties)
+            lock_ns = locked - started
+            copy_ns = clock_ns(clock) - locked
+            if clock == CLOCK_MONOTONIC:
+                self.lock_ns = lock_ns
+                self.copy_ns = copy_ns
+        finally:
+            self.lock_since_ms = 0
+            self._release()
+        if lock_ns + copy_ns > SLOW_NS and receipt is not None:
+            self._on_slow(lock_ns, copy_ns)
+        return receipt
+
+    cdef int64_t find_end(self, object file, object slot, int64_t* places) except? -2:
+        """Return where in the file the next record goes, and its places; -1: there is no room."""
+        cdef int64_t at
+        places[2] = self.now_ms()
+        self.lock_since_ms = places[2]
+        at = to_i64(file.wrote)
+        places[0] = to_i64(slot.next_offset)
+        places[1] = self._base + at
+        return at if 0 <= at <= self._view.len - 8 else -1
+
+    cdef object keep(self, object file, object slot, RecordFrame frame, int64_t at, int64_t size,
+                     const int64_t* places):
+        """Move the positions behind a record that was written; return its receipt."""
+        receipt = self._receipt(self._ok, places[0], places[1], places[2], size, 1,
+                                frame.store_host)
+        # Order: the bytes are there before their end moves. No Python code runs between these
+        # three lines, so that an exception raised by a signal cannot separate them.
+        file.wrote = at + size
+        file.store_timestamp = places[2]
+        slot.next_offset = places[0] + 1
+        if at + size > self.ahead_at:
+            self._on_ahead()
+        return receipt
+
     cdef object append_locked(self, object message, object slot, RecordFrame frame):
         cdef int64_t places[3]
-        cdef int64_t at, size, room, now
+        cdef int64_t at, size, room
         cdef Text properties
         cdef uint8_t scratch[SCRATCH_SIZE]
         file = self._file
         if file is None:
             return None
-        now = self.now_ms()
-        self.lock_since_ms = now
-        at = to_i64(file.wrote)
-        places[0] = to_i64(slot.next_offset)
-        places[1] = self._base + at
-        places[2] = now
-        room = self._view.len - at - 8
-        if at < 0 or room < 0:
+        at = self.find_end(file, slot, places)
+        if at < 0:
             return None
+        room = self._view.len - at - 8
         text_start(&properties)
         properties.data = scratch
         properties.room = SCRATCH_SIZE
         properties.is_lent = True
         try:
             size = append_one(<uint8_t*>self._view.buf + at, room, message, frame, &properties,
-                              places, now)
+                              places, places[2])
         finally:
             text_free(&properties)
         if size <= 0 or size > room:
             return None
-        receipt = self._receipt(self._ok, places[0], places[1], now, size, 1, frame.store_host)
-        # Order: the bytes are there before their end moves. No Python code runs between these
-        # three lines, so that an exception raised by a signal cannot separate them.
-        file.wrote = at + size
-        file.store_timestamp = now
-        slot.next_offset = places[0] + 1
-        if at + size > self.ahead_at:
-            self._on_ahead()
-        return receipt
+        return self.keep(file, slot, frame, at, size, places)
+
+    cdef object append_fields_locked(self, object slot, RecordFrame frame, PropertyEdits edits,
+                                     Fields* fields, object body, object properties):
+        cdef int64_t places[3]
+        cdef int64_t at, size, room
+        file = self._file
+        if file is None:
+            return None
+        at = self.find_end(file, slot, places)
+        if at < 0:
+            return None
+        room = self._view.len - at - 8
+        size = append_encoded(<uint8_t*>self._view.buf + at, room, frame, edits, fields, body,
+                              properties, places)
+        if size <= 0 or size > room:
+            return None
+        return self.keep(file, slot, frame, at, size, places)

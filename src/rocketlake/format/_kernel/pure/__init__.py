@@ -11,6 +11,7 @@ from rocketlake.format._kernel.pure.arrow import arrow_columns
 from rocketlake.format._kernel.pure.bulk import append_rows, encode_rows
 from rocketlake.format._kernel.pure.dispatching import dispatch_columns, key_entries
 from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
+from rocketlake.format._kernel.pure.field_append import PropertyEdits, append_fields
 from rocketlake.format._kernel.pure.indexing import (
     index_lookup,
     index_put,
@@ -25,7 +26,12 @@ from rocketlake.format._kernel.pure.properties import (
     encode_properties,
     message_properties,
 )
-from rocketlake.format._kernel.pure.reading import make_messages, read_columns, read_units
+from rocketlake.format._kernel.pure.reading import (
+    make_messages,
+    read_columns,
+    read_ranges,
+    read_units,
+)
 from rocketlake.format._kernel.pure.scanning import crc31, intern_topics, scan, scan_at
 from rocketlake.format._kernel.pure.tail import LogTail, are_inert, set_together
 from rocketlake.format._kernel.pure.units import filter_units
@@ -34,10 +40,12 @@ from rocketlake.model.hashes import java_hash, key_hash
 __all__ = [
     "NAME",
     "LogTail",
+    "PropertyEdits",
     "RecordFrame",
     "StoredMessage",
     "append",
     "append_batch",
+    "append_fields",
     "append_rows",
     "are_inert",
     "arrow_columns",
@@ -61,6 +69,7 @@ __all__ = [
     "message_properties",
     "put_entries",
     "read_columns",
+    "read_ranges",
     "read_units",
     "scan",
     "scan_at",

@@ -14,8 +14,8 @@ from rocketlake.format._kernel.pure.encoding import check_shape, encode, seal
 from rocketlake.format._kernel.pure.numbers import i32, i64, wrap_i64
 from rocketlake.format._kernel.pure.properties import body_of, message_properties
 
-_RESERVED = frozenset({"DELAY", "WAIT", "__CRC32#"})
-_RESERVED_PREFIXES = ("TIMER_", "INNER_")
+_RESERVED = frozenset({b"DELAY", b"WAIT", b"__CRC32#"})
+_RESERVED_PREFIXES = (b"TIMER_", b"INNER_")
 
 
 class RecordFrame:
@@ -185,8 +185,9 @@ def _encode(message: Any, frame: RecordFrame, born: int) -> bytearray | None:
 def _is_plain(message: Any) -> bool:
     if message.delay_level or message.deliver_at is not None or not message.wait:
         return False
-    return not any(_is_reserved(name) for name in message.properties)
+    return not any(is_reserved(name.encode()) for name in message.properties)
 
 
-def _is_reserved(name: str) -> bool:
+def is_reserved(name: bytes) -> bool:
+    """Tell whether the store itself acts on a property of this name."""
     return name in _RESERVED or name.startswith(_RESERVED_PREFIXES)

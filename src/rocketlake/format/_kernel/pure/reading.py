@@ -9,16 +9,17 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from rocketlake.format import layout
-from rocketlake.format._kernel.codes import ReadStop, StopReason
+from rocketlake.format._kernel.codes import Check, ReadStop, StopReason
 from rocketlake.format._kernel.pure.lines import is_inside
 from rocketlake.format._kernel.pure.message import StoredMessage, make_message
 from rocketlake.format._kernel.pure.numbers import i64, numbers, wrap_i64
-from rocketlake.format._kernel.pure.scanning import parse_claimed
+from rocketlake.format._kernel.pure.scanning import parse_claimed, parse_head
 from rocketlake.model.hashes import wrap_int
 
 Buffer = bytes | bytearray | memoryview
 
 LIMIT_MAX: Final = 1 << 62
+_FULL_CHECKS: Final = Check.HEAD_ONLY - 1
 
 _ROW = struct.Struct(layout.ROW_FORMAT)
 _UNIT = struct.Struct(">qiq")
@@ -80,11 +81,53 @@ def read_units(
         *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
     )
     wanted = None if hashes is None else frozenset(numbers(hashes, "i", 4))
-    rows, stop, damage, end = _read(walk, begin, checks, wanted, limits)
+    rows, stop, damage, end = _read(walk, begin, checks & _FULL_CHECKS, wanted, limits)
     for row, number in rows:
         messages.append(make_message(walk.log, row, number, _topic(walk.log, row)))
     return (
         *(end.unit_index - start, int(stop), damage),
+        *(end.next_offset, end.message_count, end.size),
+    )
+
+
+def read_ranges(
+    units: Buffer,
+    start: int,
+    unit_size: int,
+    queue_offset: int,
+    stop_offset: int,
+    log: Buffer,
+    log_size: int,
+    log_base: int,
+    log_end: int,
+    checks: int,
+    hashes: Any,
+    limits: tuple[int, int, int, int, int],
+    may_wait: bool,
+) -> tuple[list[tuple[int, int]], int, int, int, int, int, int]:
+    """Find where the records of units lie, until something ends it; neighbours are one range.
+
+    As `read_units`; with the check HEAD_ONLY of each record only size, magic and place are looked
+    at. Returns begins and ends as positions in `log`, and then what `read_units`
+    returns.
+    """
+    _ = may_wait
+    begin = _begin(unit_size, start, queue_offset, limits)
+    walk = _Walk(
+        *(memoryview(units), unit_size, i64(stop_offset)),
+        *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
+    )
+    wanted = None if hashes is None else frozenset(numbers(hashes, "i", 4))
+    rows, stop, damage, end = _read(walk, begin, checks, wanted, limits)
+    ranges: list[tuple[int, int]] = []
+    for row, _ in rows:
+        position, after = row[0], row[0] + row[9]
+        if ranges and ranges[-1][1] == position:
+            ranges[-1] = (ranges[-1][0], after)
+        else:
+            ranges.append((position, after))
+    return (
+        *(ranges, end.unit_index - start, int(stop), damage),
         *(end.next_offset, end.message_count, end.size),
     )
 
@@ -117,7 +160,7 @@ def read_columns(
         *(memoryview(units), unit_size, i64(stop_offset)),
         *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
     )
-    found, stop, damage, end = _read(walk, begin, checks, None, bounds)
+    found, stop, damage, end = _read(walk, begin, checks & _FULL_CHECKS, None, bounds)
     data, rows = bytearray(), bytearray()
     for row, number in found:
         moved = len(data) - row[0]
@@ -188,7 +231,8 @@ def _read(
         count, total = place.message_count, place.size
         if _may_want(tags_code, hashes):
             position = physical_offset - walk.log_base
-            reason, row = parse_claimed(walk.log, position, size, physical_offset, checks)
+            look = parse_head if checks & Check.HEAD_ONLY else parse_claimed
+            reason, row = look(walk.log, position, size, physical_offset, checks)
             if reason != StopReason.OK:
                 return rows, ReadStop.DAMAGED, int(reason), place
             rows.append((row, number))

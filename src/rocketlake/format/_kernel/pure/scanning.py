@@ -25,6 +25,7 @@ _HEAD = struct.Struct(
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _SIZE_MAGIC = struct.Struct(">ii")
+_SIZE_AND_PLACE = struct.Struct(">i24xq")
 _RECONSUME_PREPARED = struct.Struct(">iq")
 _ROW = struct.Struct(layout.ROW_FORMAT)
 
@@ -95,6 +96,29 @@ def parse_claimed(
     if reason == StopReason.OK and row[9] != size:
         return StopReason.BAD_SIZE, _NO_ROW
     return reason, row
+
+
+def parse_head(
+    view: memoryview, position: int, size: int, offset: int, checks: int
+) -> tuple[int, _Row]:
+    """Look at size, magic and place of the record that a queue unit claims lies at a position.
+
+    The row has its position and size, and nothing else.
+    """
+    _ = checks
+    if size < layout.RECORD_MIN_SIZE:
+        return StopReason.BAD_SIZE, _NO_ROW
+    if position < 0 or position > len(view) - size:
+        return StopReason.TORN, _NO_ROW
+    reason = probe(view, position, position + size)
+    if reason != StopReason.OK:
+        return reason, _NO_ROW
+    found, place = _SIZE_AND_PLACE.unpack_from(view, position)
+    if place != offset:
+        return StopReason.BAD_OFFSET, _NO_ROW
+    if found != size:
+        return StopReason.BAD_SIZE, _NO_ROW
+    return StopReason.OK, (position, offset, *_NO_ROW[2:9], size, *_NO_ROW[10:])
 
 
 def _parse(

@@ -12,6 +12,7 @@ from typing import Any
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.pure.appending import RecordFrame, append
+from rocketlake.format._kernel.pure.field_append import PropertyEdits, append_fields
 
 _NS_PER_MS = 1_000_000
 _SLOW_NS = 1_000_000
@@ -118,7 +119,67 @@ class LogTail:
             self._on_slow(self.lock_ns, self.copy_ns)
         return receipt
 
+    def append_fields(
+        self,
+        slot: Any,
+        frame: RecordFrame,
+        edits: PropertyEdits,
+        born_host: bytes,
+        body: Any,
+        properties: Any,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        reconsume_times: int,
+        may_wait: bool,
+    ) -> Any:
+        """Append the message that a client's fields describe; None if it must take the long way.
+
+        None too, without `may_wait`, if another thread has the lock.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+        """
+        since = self.lock_since_ms
+        if since and self._now_ns() // _NS_PER_MS - since > self.busy_ms:
+            return None
+        # Why looked at first: a lock that is taken in any way but by `with` can be left taken by an
+        # exception. A thread that takes it in between is waited for.
+        if not may_wait and self._lock.locked():
+            return None
+        started = perf_counter_ns()
+        with self._lock:
+            locked = perf_counter_ns()
+            try:
+                receipt = self._append_now(
+                    slot,
+                    frame,
+                    lambda buffer, at, places: append_fields(
+                        *(buffer, at, frame, edits, born_host, body, properties, flag, sys_flag),
+                        *(born_timestamp, reconsume_times, *places),
+                    ),
+                )
+            finally:
+                self.lock_since_ms = 0
+            self.lock_ns = locked - started
+            self.copy_ns = perf_counter_ns() - locked
+        if self.lock_ns + self.copy_ns > _SLOW_NS and receipt is not None:
+            self._on_slow(self.lock_ns, self.copy_ns)
+        return receipt
+
     def _append(self, message: Any, slot: Any, frame: RecordFrame) -> Any:
+        return self._append_now(
+            slot,
+            frame,
+            lambda buffer, at, places: append(buffer, at, message, frame, places[2], *places),
+        )
+
+    def _append_now(
+        self,
+        slot: Any,
+        frame: RecordFrame,
+        write: Callable[[Any, int, tuple[int, int, int]], int],
+    ) -> Any:
         file = self._file
         if file is None:
             return None
@@ -128,7 +189,7 @@ class LogTail:
             return None
         place = self._base + at
         queue_offset = slot.next_offset
-        size = append(file.buffer, at, message, frame, now, queue_offset, place, now)
+        size = write(file.buffer, at, (queue_offset, place, now))
         if size <= 0:
             return None
         receipt = self._receipt(self._ok, queue_offset, place, now, size, 1, frame.store_host)
