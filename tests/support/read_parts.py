@@ -31,6 +31,7 @@ from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import PULL_SIZE_MAX, ColumnsResult, GetRequest, GetResult
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.raw_reader import RawReader
 from rocketlake.store.reader import Reader
 from rocketlake.store.stats import StoreStats
 from support.manual_clock import ManualClock
@@ -250,6 +251,11 @@ class ReadParts:
         """Return a reader of it all."""
         chosen = StoreOptions.complete(StoreOptions.choose(None, **options))
         return Reader(self.log, self.queues, chosen, self.stats, memory_size=memory_size)
+
+    def raw_reader(self, *, memory_size: int | None = None, **options: object) -> RawReader:
+        """Return a reader that returns bytes."""
+        chosen = StoreOptions.complete(StoreOptions.choose(None, **options))
+        return RawReader(self.log, self.queues, chosen, self.stats, memory_size=memory_size)
 
 
 def ten_messages(root: Path) -> ReadParts:

@@ -331,6 +331,14 @@ class MappedFile(HeldResource):
             raise
         return Slice(self, self.base_offset + position, view)
 
+    def readable_view(self) -> tuple[int, int, memoryview]:
+        """Return where the file begins, where what can be read ends, and its memory, read-only.
+
+        Whoever has the view keeps the memory, but does not hold the file.
+        """
+        end = self.wrote if self._write_buffer is None else self.committed
+        return self.base_offset, end, self.map().toreadonly()
+
     def last_modified_ms(self) -> int:
         """Return when the file was changed last, as the file system has it; 0 if it is gone."""
         entry = self._ops.stat(self.path)

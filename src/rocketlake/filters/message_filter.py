@@ -54,6 +54,11 @@ class MessageFilter(Protocol):
         ...
 
     @property
+    def is_told_by_hash(self) -> bool:
+        """Whether `hashes` are all that a broker looks at; its client compares the text."""
+        ...
+
+    @property
     def reads_bits(self) -> bool:
         """Whether extension units are to be shown to `may_match`."""
         ...
@@ -88,6 +93,7 @@ class TagMessageFilter:
     """
 
     __slots__ = ("_tags", "hashes", "wanted")
+    is_told_by_hash: Final = True
     reads_bits: Final = False
 
     def __init__(self, wanted: TagFilter) -> None:
@@ -133,6 +139,7 @@ class SqlMessageFilter:
 
     __slots__ = ("_bits", "expression")
     hashes: Final = None
+    is_told_by_hash: Final = False
 
     def __init__(self, expression: SqlFilter, bits: SubscriptionBits | None = None) -> None:
         self.expression = expression
@@ -168,6 +175,7 @@ class RetryMessageFilter:
 
     __slots__ = ("_expression_of",)
     hashes: Final = None
+    is_told_by_hash: Final = False
     reads_bits: Final = False
 
     def __init__(self, expression_of: Callable[[str], SqlFilter | None]) -> None:

@@ -36,6 +36,7 @@ from rocketlake.store.offline.keys import KeyQuery
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook, Replicator
 from rocketlake.store.query import Query
 from rocketlake.store.queue_times import Boundary
+from rocketlake.store.raw_reader import RawReader, RawRecords
 from rocketlake.store.reader import Reader
 from rocketlake.store.retention.service import Deleted
 from rocketlake.store.stats import StoreGauges
@@ -70,6 +71,7 @@ class MessageStore(Closing):
         self._putter = self.parts.putter
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)
+        self._raw_reader = RawReader(self.log, self.queues, self.options, self.stats)
         self.lookup = Query(self.log, self.queues, self.index, self.options)
         self.put_plain = self._putter.put_plain
         self.put_plain_async = self._putter.put_plain_async
@@ -191,6 +193,22 @@ class MessageStore(Closing):
         else:
             self._require_open()
         return self._reader.get(request, message_filter)
+
+    def get_raw(
+        self, request: GetRequest, message_filter: MessageFilter | None = None
+    ) -> RawRecords:
+        """Return records of a queue from an offset on, as the bytes that files of the log hold.
+
+        The answer holds these files until it is closed.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        if request.catches_up:
+            self.catch_up()
+        else:
+            self._require_open()
+        return self._raw_reader.read(request, message_filter)
 
     def columns(self, request: GetRequest) -> ColumnsResult:
         """Return messages of a queue from an offset on, as columns."""

@@ -9,7 +9,7 @@ from rocketlake.store.memory_window import memory_window
 from rocketlake.store.options import BrokerRole, CompatVersion, StoreOptions
 
 NO_LIMIT: Final = 1 << 62
-_PULL_SIZE_MIN: Final = 100
+PULL_SIZE_MIN: Final = 100
 
 
 class Limits(Struct, frozen=True):
@@ -88,7 +88,7 @@ class ReadRules(Struct, frozen=True, kw_only=True):
 
     def limits(self, request: GetRequest, *, is_in_memory: bool) -> Limits:
         """Return how much may be returned, of records in memory or on the disk."""
-        size_max = min(max(request.max_bytes, _PULL_SIZE_MIN), PULL_SIZE_MAX)
+        size_max = min(max(request.max_bytes, PULL_SIZE_MIN), PULL_SIZE_MAX)
         count_max = min(max(request.max_messages, 0), NO_LIMIT)
         if not request.is_limited:
             return Limits(count_max, NO_LIMIT, size_max)
@@ -101,5 +101,5 @@ def is_usual(request: GetRequest) -> bool:
     return (
         not request.is_limited
         and 0 < request.max_messages <= NO_LIMIT
-        and _PULL_SIZE_MIN <= request.max_bytes <= PULL_SIZE_MAX
+        and PULL_SIZE_MIN <= request.max_bytes <= PULL_SIZE_MAX
     )

@@ -9,7 +9,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from struct import Struct as Layout
 from time import perf_counter_ns
 from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar
 
@@ -28,16 +27,23 @@ from rocketlake.format.record import (
     read_columns,
     read_units,
 )
-from rocketlake.model import properties as names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import ColumnsResult, GetRequest, GetResult, GetStatus
+from rocketlake.store.message_walk import MessageWalk
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.read_rules import NO_LIMIT, Limits, ReadRules, is_usual
 from rocketlake.store.stats import StoreStats
-from rocketlake.store.unit_walk import LogPart, ReadLog, ReadQueue, Taken, Unit, UnitWalk, may_match
+from rocketlake.store.unit_walk import (
+    LogPart,
+    ReadLog,
+    ReadQueue,
+    Taken,
+    Unit,
+    UnitWalk,
+    find_one_file,
+)
 
 _CHECKS: Final = int(Check.BODY_CRC | Check.OFFSET)
-_OFFSET: Final = Layout(">q")
 _UNIT_SIZE: Final = layout.UNIT_SIZE
 _FOUND: Final = GetStatus.FOUND
 _frombuffer: Final = np.frombuffer
@@ -151,21 +157,11 @@ class Reader:
         offset, low, high = request.offset, queue.min_offset, queue.max_offset
         if not low <= offset < high or queue.is_batch or not is_usual(request):
             return None
-        unit_at = offset * _UNIT_SIZE
-        unit_file = queue.files.find(unit_at)
-        if unit_file is None or not unit_file.is_available:
-            return None
         try:
-            units = unit_file.map()
-            unit_at -= unit_file.base_offset
-            (physical_offset,) = _OFFSET.unpack_from(units, unit_at)
-            file = self._log.files.find(physical_offset)
-            if file is None or not file.is_available:
+            found = find_one_file(self._log, queue, offset, self._rules.window)
+            if found is None:
                 return None
-            last = self._log.files.files[-1]
-            if last.base_offset + last.size - physical_offset > self._rules.window:
-                return None  # perhaps not in memory: other limits may hold
-            return read(request, units, file, (unit_at // _UNIT_SIZE, low, high))
+            return read(request, found.units, found.file, (found.first, low, high))
         except (FileAccessError, ValueError):
             return None  # a file went away right now
 
@@ -181,7 +177,7 @@ class Reader:
                 status=status, next_offset=next_offset, min_offset=low, max_offset=high
             )
             return result, 0
-        walk = _MessageWalk(self._log, queue, self._rules, request, high=high)
+        walk = MessageWalk(self._log, queue, self._rules, request, high=high)
         walk.message_filter = message_filter
         walk.run()
         self._stats.corrupt_count += len(walk.corrupt)
@@ -300,76 +296,6 @@ def _nothing(status: GetStatus, bounds: tuple[int, int, int]) -> ColumnsResult:
         min_offset=low,
         max_offset=high,
     )
-
-
-class _MessageWalk(UnitWalk):
-    """Makes messages of records, and filters them."""
-
-    __slots__ = ("message_filter", "messages")
-
-    def __init__(
-        self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int
-    ) -> None:
-        super().__init__(log, queue, rules, request, high=high)
-        self.messages: list[StoredMessage] = []
-        self.message_filter: MessageFilter | None = None
-
-    @property
-    def has_found(self) -> bool:
-        """Whether there are messages."""
-        return bool(self.messages)
-
-    def take(self, units: memoryview, index: int, part: LogPart, limits: Limits) -> Taken:
-        """Append the messages that are wanted."""
-        wanted = self.message_filter
-        stop_offset = self.stop_offset
-        if wanted is not None and wanted.reads_bits:
-            # Each unit is shown to the filter first, so they are read one by one.
-            unit = self.unit(units, index)
-            if self.is_full(unit):
-                return Taken(0, ReadStop.FULL, 0)
-            if not self.may_want(unit):
-                self.next_offset = unit.number + unit.message_count
-                return Taken(1, ReadStop.OUTSIDE, 0)
-            stop_offset = unit.number + 1
-        found = self.messages if wanted is None else []
-        looked, stop, damage, self.next_offset, count, size = read_units(
-            *(found, units, index, self.unit_size, self.next_offset, stop_offset),
-            *(part.view, len(part.view), part.begin, part.end, _CHECKS),
-            wanted.hashes if wanted else None,
-            (self.count, self.size, limits.count_max, limits.count_stop, limits.size_max),
-            part.may_wait,
-        )
-        if wanted is None:
-            self.count, self.size = count, size
-            return Taken(looked, stop, damage)
-        is_all_kept = self._keep(found, wanted)
-        if looked and not self.messages:
-            self.status = GetStatus.NO_MATCHED_MESSAGE
-        is_full = stop == ReadStop.FULL and (is_all_kept or not looked)
-        is_end = stop == ReadStop.END and stop_offset == self.stop_offset
-        goes_on = stop != ReadStop.DAMAGED and not is_full and not is_end
-        return Taken(looked, ReadStop.OUTSIDE if goes_on else stop, damage)
-
-    def _keep(self, found: list[StoredMessage], wanted: MessageFilter) -> bool:
-        """Append what a filter lets pass; tell whether that was all."""
-        kept = [message for message in found if wanted.matches(message)]
-        self.messages += kept
-        self.count += sum(map(self._message_count, kept))
-        self.size += sum(message.store_size for message in kept)
-        return len(kept) == len(found)
-
-    def _message_count(self, message: StoredMessage) -> int:
-        """Return how many messages a record of this queue stands for."""
-        if self.unit_size != layout.BATCH_UNIT_SIZE:
-            return 1
-        text = message.properties.get(names.INNER_NUM, "")
-        return int(text) if text.isdecimal() else 1
-
-    def may_want(self, unit: Unit) -> bool:
-        """Ask the filter."""
-        wanted = self.message_filter
-        return wanted is None or may_match(self._queue, unit.tags_code, wanted)
 
 
 class _ColumnsWalk(UnitWalk):

@@ -99,6 +99,38 @@ class Unit(NamedTuple):
     message_count: int
 
 
+class OneFile(NamedTuple):
+    """Where the units of a read begin, and the log file that the first of them points into."""
+
+    units: memoryview
+    first: int
+    file: MappedFile
+
+
+def find_one_file(log: ReadLog, queue: ReadQueue, offset: int, window: int) -> OneFile | None:
+    """Find what most reads need: one file of a plain queue and one of the log, in memory.
+
+    None if the log's file may not be in memory, or a file is going away.
+
+    Raises:
+        FileAccessError, ValueError: a file went away right now.
+    """
+    at = offset * layout.UNIT_SIZE
+    unit_file = queue.files.find(at)
+    if unit_file is None or not unit_file.is_available:
+        return None
+    units = unit_file.map()
+    at -= unit_file.base_offset
+    (physical_offset,) = _OFFSET.unpack_from(units, at)
+    file = log.files.find(physical_offset)
+    if file is None or not file.is_available:
+        return None
+    last = log.files.files[-1]
+    if last.base_offset + last.size - physical_offset > window:
+        return None
+    return OneFile(units, at // layout.UNIT_SIZE, file)
+
+
 class LogPart(NamedTuple):
     """Bytes of a log file, and which physical offsets of it are meant."""
 
