@@ -376,7 +376,7 @@ def flush_that_wakes_first(self, least_pages):
 
 def confirm_that_wakes_first(self, offset):
     self.note_readable()
-    self.confirmed = lambda: min(offset, self.files.max_offset)
+    self.replicated_where = offset
 
 
 def flush_and_say_nothing(self, *, has_moved):

@@ -97,7 +97,7 @@ def f(options, other, values):
 
 
 def test_option_that_is_only_doubted_is_not_read():
-    assert "in_sync_replicas" not in read_options(outside_modules())
+    assert "min_in_sync_replicas" not in read_options(outside_modules())
 
 
 def test_property_counts_only_where_it_is_read():

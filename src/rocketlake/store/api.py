@@ -85,6 +85,26 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     prepared_transaction_offset: int = 0
 
 
+class SendFields(Struct, frozen=True, gc=False):
+    """A message as its client's request has it: nothing of it is decoded.
+
+    `body` and `properties` are taken as they are; a server's own properties come from its edits
+    (`MessageStore.edit_properties`).
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes | bytearray | memoryview
+    properties: str | bytes
+    """The property string of the request."""
+    born_host: bytes
+    """Address and port of the client, as a record has them: 8 bytes, or 20."""
+    born_timestamp: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
 class BatchRequest(Struct, frozen=True, kw_only=True):
     """Messages of one topic on their way into the log together (MessageExtBatch).
 

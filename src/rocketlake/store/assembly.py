@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake.clock import Clock
 from rocketlake.files.file_traits import LOG_FILES
@@ -19,7 +19,7 @@ from rocketlake.store.checkpoint import StoreCheckpoint
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.deleted_topics import DeletedTopicsFile
-from rocketlake.store.dispatch import Dispatcher
+from rocketlake.store.dispatch import Dispatcher, DispatchParts
 from rocketlake.store.durability import Durability, Patience
 from rocketlake.store.flush import (
     BufferCommit,
@@ -34,16 +34,19 @@ from rocketlake.store.handshake import Handshake
 from rocketlake.store.index_catch_up import IndexCatchUp
 from rocketlake.store.index_file import IndexShape
 from rocketlake.store.index_file_set import IndexFileSet
-from rocketlake.store.options import BrokerRole, FlushMode, StoreOptions
+from rocketlake.store.options import FlushMode, StoreOptions
 from rocketlake.store.outside_dispatch import OutsideDispatcher
 from rocketlake.store.page_feeder import PageFeeder
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.put_path import PutParts, Putter
 from rocketlake.store.queue_offsets import QueueOffsets
+from rocketlake.store.raw_append import RawAppender
 from rocketlake.store.retention.disks import Disks
 from rocketlake.store.retention.rules import Limits
 from rocketlake.store.retention.service import Retention, RetentionParts
+from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
+from rocketlake.store.server_put import FieldPutter, NonBlockingPutter
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.stats_sampler import StatsSampler
 from rocketlake.store.unit_builder import UnitBuilder
@@ -94,6 +97,7 @@ class LogParts(Struct, frozen=True):
 class Parts(Struct, frozen=True):
     """Everything a store is made of."""
 
+    role: Role
     flags: RunningFlags
     stats: StoreStats
     checkpoint: StoreCheckpoint
@@ -108,6 +112,9 @@ class Parts(Struct, frozen=True):
     queue_flush: QueueFlush
     durability: Durability
     putter: Putter
+    field_putter: FieldPutter
+    non_blocking: NonBlockingPutter
+    raw_appender: RawAppender
     sampler: StatsSampler
     retention: Retention
 
@@ -120,6 +127,7 @@ class Parts(Struct, frozen=True):
 def assemble(base: Base) -> Parts:
     """Make the parts of a store; nothing is opened or started."""
     options, clock = base.options, base.clock
+    role = Role(options)
     flags = RunningFlags()
     stats = StoreStats(clock.now_ms())
     is_4x = options.compat_version.is_4x
@@ -131,14 +139,18 @@ def assemble(base: Base) -> Parts:
     deleted = DeletedTopicsFile(base.ops, base.directory.root, base.paths.writable)
     catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
     builder = _make_builder(base, queues, deleted)
-    dispatcher = _make_dispatcher(base, log_parts.log, builder, (catch_up, flags, handshake))
+    dispatch_parts = DispatchParts(log_parts.log, builder, catch_up, flags, role, stats)
+    dispatcher = _make_dispatcher(base, dispatch_parts, handshake)
     log_parts.log.on_readable = dispatcher.wake_if_idle
     if catch_up is not None:
         catch_up.attach(dispatcher)
     durability = _make_durability(base, log_parts, dispatcher)
     offsets = QueueOffsets()
-    put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability)
+    put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability, role)
+    putter = Putter(put_parts, options, clock)
+    field_putter = FieldPutter(putter)
     return Parts(
+        role=role,
         flags=flags,
         stats=stats,
         checkpoint=checkpoint,
@@ -150,9 +162,14 @@ def assemble(base: Base) -> Parts:
         deleted=deleted,
         offsets=offsets,
         dispatcher=dispatcher,
-        queue_flush=_make_queue_flush(base, queues, dispatcher, (checkpoint, handshake)),
+        queue_flush=_make_queue_flush(
+            base, queues, dispatcher, (checkpoint, handshake, log_parts.log)
+        ),
         durability=durability,
-        putter=Putter(put_parts, options, clock),
+        putter=putter,
+        field_putter=field_putter,
+        non_blocking=NonBlockingPutter(putter, field_putter),
+        raw_appender=RawAppender(log_parts.log, durability, role),
         sampler=StatsSampler(stats, clock),
         retention=_make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted)),
     )
@@ -192,11 +209,11 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
         is_synced=is_synced,
         on_ahead=feeder.wakeup,
     )
-    if options.duplication_enable and not options.read_un_committed:
-        log.set_confirm_offset(0)  # somebody else says how far; until then recovery does
-    elif is_sync and not options.compat_version.is_4x and not options.read_un_committed:
+    if not options.read_un_committed:
+        if options.duplication_enable:
+            log.set_confirm_offset(0)  # replication says how far; until then recovery does
         # Compat: as in CommitLog#getConfirmOffset of 5.3.
-        log.confirmed = lambda: files.flushed_where
+        log.confirms_flushed = is_sync and not options.compat_version.is_4x
     flusher = _make_flusher(base, files, poison, checkpoint)
     commit = None
     if pool is not None:
@@ -271,29 +288,21 @@ def _make_builder(base: Base, queues: ConsumeQueueSet, deleted: DeletedTopicsFil
     )
 
 
-def _make_dispatcher(
-    base: Base,
-    log: CommitLog,
-    builder: UnitBuilder,
-    rest: tuple[IndexCatchUp | None, RunningFlags, Handshake],
-) -> Dispatcher:
-    options = base.options
-    index, flags, handshake = rest
+def _make_dispatcher(base: Base, parts: DispatchParts, handshake: Handshake) -> Dispatcher:
     if base.is_outside:
-        return OutsideDispatcher(log, builder, flags, handshake)
-    is_replica = options.broker_role is BrokerRole.SLAVE
-    is_synced = options.flush_disk_type is FlushMode.SYNC_FLUSH
-    return Dispatcher(log, builder, index, flags, is_replica=is_replica, is_synced=is_synced)
+        return OutsideDispatcher(structs.replace(parts, index=None), handshake)
+    is_synced = base.options.flush_disk_type is FlushMode.SYNC_FLUSH
+    return Dispatcher(parts, is_synced=is_synced)
 
 
 def _make_queue_flush(
     base: Base,
     queues: ConsumeQueueSet,
     dispatcher: Dispatcher,
-    rest: tuple[StoreCheckpoint, Handshake],
+    rest: tuple[StoreCheckpoint, Handshake, CommitLog],
 ) -> QueueFlush:
     options = base.options
-    checkpoint, handshake = rest
+    checkpoint, handshake, log = rest
 
     def reached() -> Reached:
         if not base.is_outside:
@@ -310,6 +319,9 @@ def _make_queue_flush(
         # Compat: before 5.5 nothing stands there; a store that 5.5 has opened keeps it true.
         if checkpoint.queue_physical_offset > 0 and units.physical_offset > 0:
             checkpoint.queue_physical_offset = units.physical_offset
+        if log.replicated_where is not None:
+            # What the disk lacks is not confirmed, whoever else has it.
+            checkpoint.confirm_offset = min(log.confirm_offset, log.files.flushed_where)
         checkpoint.flush()
 
     return QueueFlush(

@@ -86,7 +86,10 @@ class CommitLog:
         files.on_advance = self.note_readable
         self.on_readable: Callable[[], None] | None = None
         """Told that the readable end may have moved, in the thread that moved it."""
-        self.confirmed: Callable[[], int] | None = None  # how far, where that is not all
+        self.confirms_flushed = False
+        """Whether only what is on the disk is confirmed."""
+        self.replicated_where: int | None = None
+        """How far replicas have the log, as replication says; None: they are not asked."""
         self._clock = clock
         self._now_ns = clock.now_ns
         self._reads_ahead = reads_ahead
@@ -96,6 +99,7 @@ class CommitLog:
         self._on_ahead = on_ahead
         self._lock = threading.Lock()
         self._is_closed = False
+        self._refusal: str | None = None  # why nothing can be put at the moment
         self._file: MappedFile | None = None  # has space for all that can be appended
         self.on_slow: Callable[[int, int], None] | None = None
         self.tail = LogTail(
@@ -103,6 +107,8 @@ class CommitLog:
         )
         self.append = self.tail.append
         """Append a plain message; None if it must take the long way: `append_step`."""
+        self.append_fields = self.tail.append_fields
+        """Append a message from its client's fields; None if it must take the long way."""
 
     # --- bounds ----------------------------------------------------------------------------------
 
@@ -126,13 +132,16 @@ class CommitLog:
 
     @property
     def confirm_offset(self) -> int:
-        """How far the log may be dispatched."""
-        confirmed = self.confirmed
-        return self.files.max_offset if confirmed is None else confirmed()
+        """How far the log may be dispatched: readable, flushed where asked for, and replicated."""
+        end = self.files.max_offset
+        if self.confirms_flushed:
+            end = min(end, self.files.flushed_where)
+        replicated = self.replicated_where
+        return end if replicated is None else min(end, replicated)
 
-    def set_confirm_offset(self, offset: int) -> None:
-        """Let the log be dispatched up to an offset, and no further until the next call."""
-        self.confirmed = lambda: min(offset, self.files.max_offset)
+    def set_confirm_offset(self, offset: int | None) -> None:
+        """Let the log be dispatched up to an offset at most; None: replicas do not matter."""
+        self.replicated_where = offset
         self.note_readable()
 
     def note_readable(self) -> None:
@@ -256,35 +265,19 @@ class CommitLog:
             finally:
                 self.tail.lock_since_ms = 0
 
-    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
-        """Append bytes of another log at its end; False if they do not belong there.
+    def refuse_puts(self, reason: str | None) -> None:
+        """Refuse every put from now on, with a reason; None: take them again.
 
-        A file's end must be the data's end too: blank records come with the data.
+        When this returns, no put is under way any more.
         """
         with self._lock:
-            if self._is_closed or not data or offset != self.files.wrote_where:
-                return False
-            left = memoryview(data)
-            try:
-                while left:
-                    last = self.files.last_file(create_at=offset)
-                    if last is None:
-                        return False
-                    part = left[: last.append_room]
-                    if not last.append(part):
-                        return False
-                    left, offset = left[len(part) :], offset + len(part)
-            except RocketLakeError as error:
-                log.warning("raw bytes not appended offset=%d reason=%s", offset, error)
-                return False
-            finally:
-                self._let_go()
-            return True
+            self._refusal = reason
+            self.let_go()
 
     def truncate(self, offset: int) -> None:
         """Make an offset the end of the log."""
         with self._lock:
-            self._let_go()
+            self.let_go()
             self.files.truncate(offset)
 
     def close(self) -> None:
@@ -295,7 +288,12 @@ class CommitLog:
         """
         with self._lock:
             self._is_closed = True
-            self._let_go()
+            self.let_go()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is appended any more."""
+        return self._is_closed
 
     def pause(self) -> threading.Lock:
         """Return the lock that keeps puts out, for what may not meet one."""
@@ -414,7 +412,7 @@ class CommitLog:
             try:
                 file.write_behind(rows)
             except RocketLakeError as error:
-                self._let_go()  # the next append looks what is behind the last record
+                self.let_go()  # the next append looks what is behind the last record
                 raise _NoFileError(str(error)) from error
         set_together(
             [
@@ -434,7 +432,8 @@ class CommitLog:
 
     def _refuse(self, error: "_NoFileError") -> PutReceipt:
         failed = PutStatus.CREATE_MAPPED_FILE_FAILED
-        status = PutStatus.SERVICE_NOT_AVAILABLE if self._is_closed else failed
+        is_refused = self._is_closed or self._refusal is not None
+        status = PutStatus.SERVICE_NOT_AVAILABLE if is_refused else failed
         return PutReceipt(status, reason=str(error))
 
     def _roll(self, file: MappedFile) -> MappedFile:
@@ -445,18 +444,21 @@ class CommitLog:
         """
         if not file.is_full:
             file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
-        self._let_go()
+        self.let_go()
         if self.on_roll is not None:
             self.on_roll(file)
         return self._next_file()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Look for the last file anew at the next append; under the append lock."""
         self._file = None
         self.tail.detach()
 
     def _next_file(self) -> MappedFile:
         if self._is_closed:
             raise _NoFileError("the store is closed")
+        if self._refusal is not None:
+            raise _NoFileError(self._refusal)
         try:
             file = self.files.last_file(create_at=0)
             if file is None:

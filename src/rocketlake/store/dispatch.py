@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rocketlake.errors import RocketLakeError, StoreClosedError
 from rocketlake.files.handed_call import HandedCall
@@ -26,7 +27,9 @@ from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, sca
 from rocketlake.store.arrivals import Arrivals
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
+from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
+from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_builder import Round, UnitBuilder
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,18 @@ class IndexSink(Protocol):
         ...
 
 
+def _count_puts(stats: StoreStats, records: Round) -> None:
+    """Count records that came from a primary as puts of their topics."""
+    # Compat: as ReputMessageService#doReput on a slave.
+    rows = records.rows
+    codes, sizes = records.codes[rows], records.columns["size"][rows]
+    counts = np.bincount(codes, minlength=len(records.topics))
+    bytes_ = np.bincount(codes, sizes, len(records.topics))
+    for topic, count, size in zip(records.topics, counts.tolist(), bytes_.tolist(), strict=True):
+        if count:
+            stats.note_put(topic, count=count, size=int(size))
+
+
 class _Wait:
     """A read that waits for records up to an offset to be dispatched."""
 
@@ -81,6 +96,17 @@ class _Wait:
         self.gate.acquire()
 
 
+class DispatchParts(Struct, frozen=True):
+    """What dispatch works with."""
+
+    log: CommitLog
+    builder: UnitBuilder
+    index: IndexSink | None
+    flags: RunningFlags
+    role: Role
+    stats: StoreStats
+
+
 class Dispatcher(BackgroundService):
     """Builds what readers need from the log.
 
@@ -91,23 +117,15 @@ class Dispatcher(BackgroundService):
     Invariants: everything below `dispatched_where` is in the queues and in the index.
     """
 
-    def __init__(
-        self,
-        source: CommitLog,
-        builder: UnitBuilder,
-        index: IndexSink | None,
-        flags: RunningFlags,
-        *,
-        is_replica: bool = False,
-        is_synced: bool = False,
-    ) -> None:
+    def __init__(self, parts: DispatchParts, *, is_synced: bool = False) -> None:
         """With `is_synced` puts wait for the disk."""
         super().__init__("rocketlake-dispatch", is_daemon=True)
-        self._log = source
-        self._builder = builder
-        self._index = index
-        self._flags = flags
-        self._is_replica = is_replica
+        self._log = parts.log
+        self._builder = parts.builder
+        self._index = parts.index
+        self._flags = parts.flags
+        self._role = parts.role
+        self._stats = parts.stats
         self._is_synced = is_synced
         self._round = threading.RLock()
         self.first: list[CustomDispatcher] = []
@@ -362,7 +380,8 @@ class Dispatcher(BackgroundService):
         if found.reason is StopReason.TORN and limit < available:
             # The window cuts a record that is larger than it: take that one alone.
             return self._dispatch_large(where, available)
-        if found.reason in (StopReason.END_OF_DATA, StopReason.TORN) or self._is_replica:
+        is_cut = found.reason in (StopReason.END_OF_DATA, StopReason.TORN)
+        if is_cut or self._role.is_replica:
             return where  # more of it may come
         # Compat: as in ReputMessageService#doReput, a primary passes over the rest of what it sees.
         log.error("bad record in the log, the rest of the file is passed over offset=%d", where)
@@ -388,10 +407,12 @@ class Dispatcher(BackgroundService):
             self._index.put(columns, *key_entries(columns))
         for dispatcher in self.last:
             dispatcher.dispatch(dispatched)
+        if self._role.counts_dispatched:
+            _count_puts(self._stats, records)
         self.records += len(columns)
         self.dispatched_timestamp = int(columns["store_timestamp"][-1])
         self.dispatched_record = int(columns["physical_offset"][-1])
-        if self.listeners:
+        if self.listeners and self._role.tells_arrivals:
             self._tell(Arrivals(records))
 
     def _tell(self, arrivals: Arrivals) -> None:

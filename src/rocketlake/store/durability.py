@@ -1,9 +1,10 @@
-"""Durability: what a put waits for after its append, the flush and then the replicas."""
+"""Durability: what a put waits for after its append: the flush and the replicas, side by side."""
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitTimeoutError
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +15,14 @@ from rocketlake.store.flush import FlushWait, FlushWatcher, GroupCommit, Poison
 from rocketlake.store.put_future import PutFuture
 
 if TYPE_CHECKING:
-    from rocketlake.store.ports import Replicator
+    from rocketlake.store.ports import AppendListener, Replicator
+
+log = logging.getLogger(__name__)
 
 _OK: Final = PutStatus.PUT_OK
 _SLACK_S: Final = 5.0
+
+_Answer: TypeAlias = PutStatus | Future[PutStatus]
 
 
 class Patience(Struct, frozen=True):
@@ -51,12 +56,13 @@ class Durability:
         wake_more: Callable[[], None] | None = None,
         patience: Patience,
     ) -> None:
-        """Without a group commit nobody waits for the disk.
+        """Without a group commit no put waits for the disk.
 
         `dispatch` is woken by appends, and so is what `wake_more` wakes.
         """
         self.poison = poison
         self.replicator: Replicator | None = None
+        self.append_listeners: tuple[AppendListener, ...] = ()
         self.watcher = FlushWatcher(clock)
         self._clock = clock
         self._group_commit = group_commit
@@ -68,15 +74,38 @@ class Durability:
     @property
     def only_wakes_dispatch(self) -> bool:
         """Whether there is nothing to do after an append but to wake dispatch, if it sleeps."""
-        is_waited_for = self._group_commit is not None or self.replicator is not None
-        return not is_waited_for and self._wake_more is None
+        is_told = self._wake_more is not None or bool(self.append_listeners)
+        return not (self._group_commit is not None or self.replicator is not None or is_told)
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether a put is answered as soon as it is appended."""
+        return self._group_commit is None and self.replicator is None
+
+    def note_appended(self) -> None:
+        """Tell those who follow the log itself, and services, that it has grown.
+
+        Comes before the flush: replicas get the bytes while the disk works.
+        """
+        for listener in self.append_listeners:
+            try:
+                listener.appended()
+            except Exception:  # a listener's fault must not fail a put that is in the log
+                log.exception("append listener failed listener=%r", listener)
 
     def wake(self) -> None:
-        """Tell who works on what was appended."""
+        """Tell who works on what was appended, and can be read now."""
         if self.dispatch.is_idle or self.dispatch.has_reads:
             self.dispatch.attend()
         if self._wake_more is not None:
             self._wake_more()
+
+    def wake_all(self) -> None:
+        """Tell everybody of records that are answered in another way, or by nobody."""
+        self.note_appended()
+        if self._group_commit is not None:
+            self._group_commit.wakeup()
+        self.wake()
 
     def settle(self, receipt: PutReceipt, *, waits: bool = True) -> PutReceipt:
         """Wait for what must be waited for, and return the final receipt.
@@ -84,60 +113,63 @@ class Durability:
         Raises:
             StorePoisonedError: the flush failed.
         """
-        if self._group_commit is None and self.replicator is None:
+        self.note_appended()
+        if self.answers_at_once:
             self.wake()
             return receipt
-        status = _OK
         end = receipt.physical_offset + receipt.size
+        # Order: replicas are asked first, so that they work while the disk does.
+        replicas = self._ask_replicas(end) if waits else _OK
+        status = _OK
         if self._group_commit is not None:
             if not waits:
                 self._group_commit.wakeup()
             else:
                 status = self._group_commit.flush_for(end, self._flush_timeout_s)
         self.wake()
-        if self.replicator is not None and waits:
-            status = _worse(status, self._ask_replicas(end))
-        return receipt if status is _OK else replace(receipt, status=status)
+        return _final(receipt, status, self._await_replicas(replicas))
 
     def settle_later(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
         """Complete a future with the final receipt, from whatever thread knows it first."""
+        self.note_appended()
+        end = receipt.physical_offset + receipt.size
+        replicas = self._ask_replicas(end) if waits else _OK
         if self._group_commit is None or not waits:
             if self._group_commit is not None:
                 self._group_commit.wakeup()
             self.wake()
-            self.finish(receipt, future, _OK, waits=waits)
+            self.finish(receipt, future, _OK, replicas)
             return
         deadline_s = self._clock.monotonic_s() + self._flush_timeout_s
-        wait = _AnswerLater(receipt, future, deadline_s, self)
+        wait = _AnswerLater(receipt, future, deadline_s, (replicas, self))
         self.watcher.watch(wait)
         self._group_commit.ask(wait)
         self.wake()
 
     def finish(
-        self, receipt: PutReceipt, future: PutFuture, status: PutStatus, *, waits: bool
+        self, receipt: PutReceipt, future: PutFuture, flush: PutStatus, replicas: _Answer
     ) -> None:
-        """Complete a future once the flush has ended somehow, now or when the replicas answer."""
-        if self.replicator is None or not waits:
-            future.answer(receipt if status is _OK else replace(receipt, status=status))
+        """Complete a future whose flush has ended somehow: now, or when the replicas answer."""
+        if isinstance(replicas, PutStatus):
+            future.answer(_final(receipt, flush, replicas))
             return
-        end = receipt.physical_offset + receipt.size
-        answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
-        if isinstance(answer, PutStatus):
-            future.answer(replace(receipt, status=_worse(status, answer)))
-            return
+        # Why a deadline of ours: the replicator ends its future at the timeout; this is for one
+        # that does not.
+        deadline_s = self._clock.monotonic_s() + self._replica_timeout_ms / 1000 + _SLACK_S
+        wait = _ReplicaWait(receipt, future, deadline_s, flush)
+        replicas.add_done_callback(wait.replicated)
+        if wait.status is None:
+            self.watcher.watch_replicas(wait)
 
-        def replicated(done: Future[PutStatus]) -> None:
-            error = done.exception()
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.answer(replace(receipt, status=_worse(status, done.result())))
+    def _ask_replicas(self, end: int) -> _Answer:
+        if self.replicator is None:
+            return _OK
+        try:
+            return self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
+        except Exception as error:  # noqa: BLE001 - the message is in the log, whatever this is
+            return _failed(error)
 
-        answer.add_done_callback(replicated)
-
-    def _ask_replicas(self, end: int) -> PutStatus:
-        assert self.replicator is not None, "asked without a replicator"
-        answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
+    def _await_replicas(self, answer: _Answer) -> PutStatus:
         if isinstance(answer, PutStatus):
             return answer
         try:
@@ -145,28 +177,73 @@ class Durability:
             return answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
         except WaitTimeoutError:
             return PutStatus.FLUSH_SLAVE_TIMEOUT
+        except Exception as error:  # noqa: BLE001 - the message is in the log, whatever this is
+            return _failed(error)
 
 
 class _AnswerLater(FlushWait):
-    """A put that is answered by its future."""
+    """A put that is answered by its future when the flush has ended."""
 
-    __slots__ = ("_durability", "_future", "_receipt")
+    __slots__ = ("_durability", "_future", "_receipt", "_replicas")
 
     def __init__(
-        self, receipt: PutReceipt, future: PutFuture, deadline_s: float, durability: Durability
+        self,
+        receipt: PutReceipt,
+        future: PutFuture,
+        deadline_s: float,
+        rest: tuple[_Answer, Durability],
     ) -> None:
         super().__init__(receipt.physical_offset + receipt.size, deadline_s)
         self._receipt = receipt
         self._future = future
-        self._durability = durability
+        self._replicas, self._durability = rest
 
     def tell(self, status: PutStatus, error: Exception | None) -> None:
         if error is not None:
             self._future.set_exception(error)
         else:
-            self._durability.finish(self._receipt, self._future, status, waits=True)
+            self._durability.finish(self._receipt, self._future, status, self._replicas)
 
 
-def _worse(flush: PutStatus, replicas: PutStatus) -> PutStatus:
+class _ReplicaWait(FlushWait):
+    """A put that is answered by its future when replicas have answered, or take too long."""
+
+    __slots__ = ("_flush", "_future", "_receipt")
+
+    def __init__(
+        self, receipt: PutReceipt, future: PutFuture, deadline_s: float, flush: PutStatus
+    ) -> None:
+        super().__init__(receipt.physical_offset + receipt.size, deadline_s)
+        self._receipt = receipt
+        self._future = future
+        self._flush = flush
+
+    def replicated(self, done: Future[PutStatus]) -> None:
+        """Take the answer of the replicas."""
+        try:
+            status = done.result()
+        except Exception as error:  # noqa: BLE001 - cancelled, too: the put has to be answered
+            status = _failed(error)
+        self.answer(status)
+
+    def answer(self, replicas: PutStatus) -> None:
+        """Complete the future; a second answer is not heard."""
+        self.status = self.status or replicas
+        self._future.answer(_final(self._receipt, self._flush, replicas))
+
+    def tell(self, status: PutStatus, error: Exception | None) -> None:
+        _ = status, error
+        self.answer(PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+
+def _final(receipt: PutReceipt, flush: PutStatus, replicas: PutStatus) -> PutReceipt:
     # Compat: as in CommitLog#handleDiskFlushAndHA, a failing replica overwrites a failing flush.
-    return replicas if replicas is not _OK else flush
+    status = replicas if replicas is not _OK else flush
+    return receipt if status is _OK else replace(receipt, status=status)
+
+
+def _failed(error: BaseException) -> PutStatus:
+    """Return how a put ends whose replicas could not be asked."""
+    # Compat: as DefaultMessageStore#waitForPutResult.
+    log.error("replicator failed reason=%r", error)
+    return PutStatus.UNKNOWN_ERROR

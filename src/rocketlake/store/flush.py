@@ -270,12 +270,20 @@ class FlushWatcher(BackgroundService):
     def __init__(self, clock: Clock) -> None:
         super().__init__("rocketlake-flush-watcher", is_daemon=True)
         self._clock = clock
-        self._waits: deque[FlushWait] = deque()
+        # Waits of one kind last equally long, so that the oldest ends first.
+        self._flushes: deque[FlushWait] = deque()
+        self._replicas: deque[FlushWait] = deque()
         self._is_idle = True  # a put that is to be watched wakes the thread
 
     def watch(self, wait: FlushWait) -> None:
-        """End a wait at its deadline."""
-        self._waits.append(wait)
+        """End a wait for the flush at its deadline."""
+        self._flushes.append(wait)
+        if self._is_idle:
+            self.wakeup()
+
+    def watch_replicas(self, wait: FlushWait) -> None:
+        """End a wait for replicas at its deadline."""
+        self._replicas.append(wait)
         if self._is_idle:
             self.wakeup()
 
@@ -283,20 +291,21 @@ class FlushWatcher(BackgroundService):
         """Look often while a put waits."""
         # Order: first say so, then look: a put in between sees one or the other.
         self._is_idle = True
-        return _WATCH_S if self._waits else None
+        return _WATCH_S if self._flushes or self._replicas else None
 
     def run_once(self) -> None:
         """Forget who was answered, and answer who waited too long."""
         self._is_idle = False
         now_s = self._clock.monotonic_s()
-        waits = self._waits
-        while waits and (waits[0].status is not None or waits[0].deadline_s <= now_s):
-            waits.popleft().finish(_TIMEOUT)
+        for waits in (self._flushes, self._replicas):
+            while waits and (waits[0].status is not None or waits[0].deadline_s <= now_s):
+                waits.popleft().finish(_TIMEOUT)
 
     def run_last(self) -> None:
         """Answer everybody who is left."""
-        while self._waits:
-            self._waits.popleft().finish(_TIMEOUT)
+        for waits in (self._flushes, self._replicas):
+            while waits:
+                waits.popleft().finish(_TIMEOUT)
 
 
 class PeriodicFlush(_Flusher):

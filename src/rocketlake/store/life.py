@@ -28,6 +28,7 @@ from rocketlake.store.offline.traits import refuse_rocksdb
 from rocketlake.store.options import CompatVersion
 from rocketlake.store.recovery import Recovery
 from rocketlake.store.recovery_parts import RecoveryParts, RecoveryReport
+from rocketlake.store.role_change import REPLICA_REFUSAL
 from rocketlake.store.running_flags import RunningFlag
 
 log = logging.getLogger(__name__)
@@ -193,6 +194,8 @@ class StoreLife:
         parts.dispatcher.dispatched_where = report.dispatched_where
         if self._base.options.duplication_enable:
             parts.log.set_confirm_offset(report.dispatched_where)
+        if not parts.role.takes_puts:
+            parts.log.refuse_puts(REPLICA_REFUSAL)
         parts.dispatcher.dispatched_timestamp = report.last_timestamp
 
     def _recover(self, on_progress: Progress | None, *, may_defer: bool = True) -> RecoveryReport:
@@ -248,6 +251,7 @@ class StoreLife:
         late = [parts.index_catch_up] if parts.index_catch_up is not None else []
         return [
             parts.retention,
+            parts.non_blocking,
             *first,
             log_parts.flusher,
             parts.durability.watcher,
@@ -258,6 +262,10 @@ class StoreLife:
             log_parts.preallocator,
             parts.sampler,
         ]
+
+    def shielded(self, action: Callable[[], None]) -> None:
+        """Do something where no exception of a signal handler can end it in the middle."""
+        self._worker.run(action)
 
     # --- the end ---------------------------------------------------------------------------------
 

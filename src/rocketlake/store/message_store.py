@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlake.closing import Closing
-from rocketlake.errors import DiskFullError, StoreClosedError
+from rocketlake.errors import DiskFullError, StoreClosedError, StoreError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import StoredMessage
@@ -27,18 +27,30 @@ from rocketlake.store.api import (
     GetResult,
     PutReceipt,
     QueryResult,
+    SendFields,
 )
 from rocketlake.store.assembly import Base, Parts, assemble
 from rocketlake.store.bulk import BulkAppender
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.life import Progress, StoreLife
 from rocketlake.store.offline.keys import KeyQuery
-from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook, Replicator
+from rocketlake.store.options import BrokerRole
+from rocketlake.store.ports import (
+    AppendListener,
+    ArrivalListener,
+    CustomDispatcher,
+    PutHook,
+    Replicator,
+    RoleListener,
+)
 from rocketlake.store.query import Query
 from rocketlake.store.queue_times import Boundary
+from rocketlake.store.raw_append import RawAppend
 from rocketlake.store.raw_reader import RawReader, RawRecords
 from rocketlake.store.reader import Reader
 from rocketlake.store.retention.service import Deleted
+from rocketlake.store.role_change import RoleChange
+from rocketlake.store.server_put import NonBlockingPutter, ServerProperties
 from rocketlake.store.stats import StoreGauges
 
 if TYPE_CHECKING:
@@ -68,6 +80,8 @@ class MessageStore(Closing):
         self.retention = self.parts.retention
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
+        self._is_outside = base.is_outside
+        self._role_change = RoleChange(self.parts, self._follow_role)
         self._putter = self.parts.putter
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)
@@ -112,6 +126,10 @@ class MessageStore(Closing):
     def is_open(self) -> bool:
         """Whether the store was started and not closed."""
         return self._life.is_open
+
+    def _follow_role(self) -> None:
+        for reader in (self._reader, self._raw_reader):
+            reader.follow_role(self.parts.role)
 
     # --- plugging in -----------------------------------------------------------------------------
 
@@ -168,17 +186,80 @@ class MessageStore(Closing):
         """Put a batch; the future is done when `put_batch` would return."""
         return self._putter.put_batch_async(batch)
 
-    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
-        """Append bytes of another log at its end; False if they do not belong there.
+    # --- putting for a server --------------------------------------------------------------------
+
+    def edit_properties(self, changes: ServerProperties) -> None:
+        """Have properties set or dropped in every message that is put from its client's fields.
+
+        Raises:
+            ValueError: a property cannot be written.
+        """
+        self.parts.field_putter.edit_properties(changes)
+
+    def put_fields(self, fields: SendFields) -> PutReceipt:
+        """Put a message from its client's fields; raises as `put` does."""
+        return self.parts.field_putter.put(fields)
+
+    @property
+    def non_blocking(self) -> NonBlockingPutter:
+        """Puts for an event loop, which never wait."""
+        return self.parts.non_blocking
+
+    def append_raw(self, offset: int, data: bytes | memoryview) -> RawAppend:
+        """Append bytes of another log, for a replica; the answer says how far, and why not all.
+
+        They begin at the end of this log, or at the begin of any file of an empty one, and may end
+        inside a record. Blank records come with the data.
 
         Raises:
             StoreClosedError: the store is closed.
         """
         self._require_open()
-        appended = self.log.append_raw(offset, data)
-        if appended:
-            self.log.note_readable()
-        return appended
+        return self.parts.raw_appender.append(offset, data)
+
+    # --- replication -----------------------------------------------------------------------------
+
+    @property
+    def role(self) -> BrokerRole:
+        """The role that the store has now."""
+        return self.parts.role.broker_role
+
+    def change_role(self, role: BrokerRole) -> None:
+        """Become a replica, or take puts again, while the store runs.
+
+        A replica that becomes a primary first cuts what is no whole record at the end of its log,
+        dispatches all that it has, and counts its queue offsets anew. `set_confirm_offset` of the
+        log is undone: from then on this log says what there is.
+
+        Raises:
+            StoreClosedError: the store is closed.
+            StoreError: the log cannot be dispatched; the store stays a replica.
+            StorePoisonedError: a flush failed, now or before; the store stays a replica.
+        """
+        self._require_open()
+        if self.dispatcher.elsewhere is not None or self._is_outside:
+            raise StoreError("the role of a store with external dispatch cannot be changed")
+        self._life.shielded(lambda: self._role_change.change(role))
+
+    def add_role_listener(self, listener: RoleListener) -> None:
+        """Tell a listener when the role has changed."""
+        self._role_change.listeners = (*self._role_change.listeners, listener)
+
+    def add_append_listener(self, listener: AppendListener) -> None:
+        """Tell a listener of every append, before the flush and dispatch."""
+        self._putter.add_append_listener(listener)
+
+    def remove_append_listener(self, listener: AppendListener) -> None:
+        """Tell a listener of no more appends."""
+        self._putter.remove_append_listener(listener)
+
+    def confirm_up_to(self, offset: int | None) -> None:
+        """Let readers see the log up to an offset at most, which replicas have; None: all of it.
+
+        What is not flushed is not confirmed where puts wait for the disk. The checkpoint keeps the
+        confirmed end.
+        """
+        self.log.set_confirm_offset(offset)
 
     # --- reading ---------------------------------------------------------------------------------
 

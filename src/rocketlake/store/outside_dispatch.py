@@ -6,12 +6,10 @@ from typing import Final
 from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.record import RecordColumns
 from rocketlake.store.arrivals import Arrivals
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.dispatch import Dispatcher
+from rocketlake.store.dispatch import Dispatcher, DispatchParts
 from rocketlake.store.handshake import Handshake
 from rocketlake.store.ports import DispatchSlice
-from rocketlake.store.running_flags import RunningFlags
-from rocketlake.store.unit_builder import Round, UnitBuilder
+from rocketlake.store.unit_builder import Round
 
 _LAST_S: Final = 5.0
 _LOOK_S: Final = 0.02
@@ -23,10 +21,8 @@ class OutsideDispatcher(Dispatcher):
     `dispatched_where` is how far listeners know the log; `reach` how far the job has come.
     """
 
-    def __init__(
-        self, source: CommitLog, builder: UnitBuilder, flags: RunningFlags, handshake: Handshake
-    ) -> None:
-        super().__init__(source, builder, None, flags)
+    def __init__(self, parts: DispatchParts, handshake: Handshake) -> None:
+        super().__init__(parts)
         self._handshake = handshake
 
     @property

@@ -15,7 +15,11 @@ from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
 
 
 class Replicator(Protocol):
-    """Waits for replicas in a put's stead. Called by the thread that puts."""
+    """Answers for replicas. Called by the thread that puts, so it never blocks.
+
+    Asked only for puts that wait. What it raises becomes UNKNOWN_ERROR: refused before the append,
+    stored behind it.
+    """
 
     def check(self, end_offset: int) -> PutStatus:
         """Tell, before the append, whether enough replicas follow a log that ends here.
@@ -25,11 +29,32 @@ class Replicator(Protocol):
         ...
 
     def ask(self, end_offset: int, *, timeout_ms: int) -> PutStatus | Future[PutStatus]:
-        """Ask, after the flush, that replicas have the log up to an offset.
+        """Ask, behind the append and beside the flush, that replicas have the log up to an offset.
 
         Answers PUT_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE or IN_SYNC_REPLICAS_NOT_ENOUGH;
         a future is completed by the replicator, at the timeout too.
         """
+        ...
+
+
+class AppendListener(Protocol):
+    """Hears that the log has grown, before records are flushed, confirmed or dispatched.
+
+    For those who follow the log itself, as replication does. The end is `log.wrote_where`. An
+    exception that a signal raises in the thread that puts may keep a call from being made: a
+    follower also looks by itself from time to time.
+    """
+
+    def appended(self) -> None:
+        """Take note. Called by the thread that appended, outside the append lock; never blocks."""
+        ...
+
+
+class RoleListener(Protocol):
+    """Hears that a store has another role. Called by the thread that changes it."""
+
+    def role_changed(self, *, is_replica: bool) -> None:
+        """Take note: of a store that takes puts again, or of one that takes none any more."""
         ...
 
 

@@ -7,30 +7,40 @@
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from time import perf_counter_ns
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rocketlake.clock import Clock
-from rocketlake.format.appending import are_inert
+from rocketlake.format.appending import PropertyEdits
 from rocketlake.model import flags as sys_flags
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
 from rocketlake.model.topics import is_lmq
 from rocketlake.store import put_checks
-from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
+from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus, SendFields
+from rocketlake.store.batch_append import BatchAppender
 from rocketlake.store.commit_log import CommitLog, Step
 from rocketlake.store.durability import Durability
 from rocketlake.store.frames import FrameMaker
 from rocketlake.store.light_queues import may_fan_out, number_of
-from rocketlake.store.options import BrokerRole, CompatVersion, StoreOptions
-from rocketlake.store.ports import PutHook, Replicator, TopicCatalog
+from rocketlake.store.message_fields import (
+    inert,
+    light_offsets,
+    plain_fields,
+    waits_for_answer,
+    with_properties,
+    without_property,
+)
+from rocketlake.store.no_replicas import NoReplicas
+from rocketlake.store.options import CompatVersion, StoreOptions
+from rocketlake.store.ports import AppendListener, PutHook, Replicator, TopicCatalog
 from rocketlake.store.put_future import PutFuture
 from rocketlake.store.queue_offsets import QueueOffsets, QueueSlot
+from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlags
 from rocketlake.store.stats import SparseLog, StoreStats
 
@@ -39,7 +49,6 @@ log = logging.getLogger(__name__)
 _OK: Final = PutStatus.PUT_OK
 _SAMPLE: Final = 15  # of plain puts, one in 16 is timed; slow appends always are
 _BUSY_MAX_MS: Final = 10_000_000
-_INERT_BODIES: Final = (bytes, bytearray, memoryview)
 
 
 class PutParts(Struct, frozen=True):
@@ -51,6 +60,7 @@ class PutParts(Struct, frozen=True):
     catalog: TopicCatalog
     stats: StoreStats
     durability: Durability
+    role: Role
 
 
 class Putter:
@@ -74,12 +84,14 @@ class Putter:
         self._has_light_queues = options.enable_lmq and options.enable_multi_dispatch
         self._busy_ms = parts.log.tail.busy_ms = options.os_page_cache_busy_time_out_mills
         self._append_plain = parts.log.append
+        self._append_plain_fields = parts.log.append_fields
         parts.log.on_slow = self._note_slow
-        self._is_replica = (
-            options.broker_role is BrokerRole.SLAVE and not options.duplication_enable
-        )
+        self._role = parts.role
+        self._no_replicas = NoReplicas.of(options)
         self._hooks: tuple[PutHook, ...] = ()
-        self._replicator: Replicator | None = None
+        self._own_replicator: Replicator | None = None
+        self._replicator: Replicator | None = None  # who is asked: its own, or NoReplicas
+        self._batches = BatchAppender(parts.log, parts.stats, self.frames, options)
         self.limits_topics = True  # a store without the broker's hooks takes longer ones
         self._is_gated = True  # plain puts must take the long way
         self._refusal: str | None = "the store is not started"
@@ -94,18 +106,28 @@ class Putter:
     def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
         """Let somebody look at messages before they are put."""
         self._hooks = (hook, *self._hooks) if is_first else (*self._hooks, hook)
-        self._settle_gate()
+        self.settle_gate()
 
     def set_replicator(self, replicator: Replicator | None) -> None:
         """Have replicas asked before a put is answered."""
-        self._replicator = replicator
-        self._durability.replicator = replicator
-        self._settle_gate()
+        self._own_replicator = replicator
+        self.settle_gate()
+
+    def add_append_listener(self, listener: AppendListener) -> None:
+        """Tell a listener of every append, and of nothing before the next one."""
+        self._durability.append_listeners = (*self._durability.append_listeners, listener)
+        self.settle_gate()
+
+    def remove_append_listener(self, listener: AppendListener) -> None:
+        """Tell a listener of no more appends."""
+        left = [each for each in self._durability.append_listeners if each is not listener]
+        self._durability.append_listeners = tuple(left)
+        self.settle_gate()
 
     def open(self) -> None:
         """Take messages from now on."""
         self._refusal = None
-        self._settle_gate()
+        self.settle_gate()
 
     def refuse(self, reason: str) -> None:
         """Take no more messages."""
@@ -117,15 +139,13 @@ class Putter:
         self.refuse("the store is closed")
         self._notes.close()
 
-    def _settle_gate(self) -> None:
+    def settle_gate(self) -> None:
+        """Act as hooks, role and replicas say, from the next put on."""
         sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
+        fallback = self._no_replicas if self._role.waits_for_replicas else None
+        self._replicator = self._durability.replicator = self._own_replicator or fallback
         self._waits = not self._durability.only_wakes_dispatch
-        self._is_gated = (
-            self._refusal is not None
-            or sees_all
-            or self._is_replica
-            or self._replicator is not None
-        )
+        self._is_gated = self._refusal is not None or sees_all or not self._role.takes_puts
 
     # --- putting ---------------------------------------------------------------------------------
 
@@ -140,6 +160,8 @@ class Putter:
         slot = queues.get(queue_id) if queues is not None else None
         frame = slot.frame if slot is not None else None
         if slot is None or frame is None or self._is_gated or self._flags.bits:
+            return self.put(self._request_of(message, queue_id))
+        if self._replicator is not None and self._check_replicas() is not None:
             return self.put(self._request_of(message, queue_id))
         puts = slot.puts
         is_sampled = not puts.count & _SAMPLE
@@ -169,6 +191,62 @@ class Putter:
         if not self._waits:
             self._stats.put.add(lock_ns + copy_ns)
 
+    def append_fields(
+        self, fields: SendFields, edits: PropertyEdits, *, may_wait: bool
+    ) -> PutReceipt | None:
+        """Append a message from its client's fields; None if it must take the long way.
+
+        None too, without `may_wait`, if that takes waiting. `answer` comes next.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+        """
+        queues = self._topics.get(fields.topic)
+        slot = queues.get(fields.queue_id) if queues is not None else None
+        frame = slot.frame if slot is not None else None
+        if slot is None or frame is None or self._is_gated or self._flags.bits:
+            return None
+        if self._replicator is not None and self._check_replicas() is not None:
+            return None
+        receipt: PutReceipt | None = self._append_plain_fields(
+            slot,
+            frame,
+            edits,
+            fields.born_host,
+            fields.body,
+            fields.properties,
+            fields.flag,
+            fields.sys_flag,
+            fields.born_timestamp,
+            fields.reconsume_times,
+            may_wait,
+        )
+        if receipt is not None:
+            puts = slot.puts
+            puts.count += 1
+            puts.size += receipt.size
+        return receipt
+
+    def answer(self, receipt: PutReceipt) -> PutReceipt:
+        """Wait for what a put that was appended must wait for, and return the final receipt.
+
+        Raises:
+            StorePoisonedError: a flush failed.
+        """
+        if self._waits:
+            return self._durability.settle(receipt)
+        if self._dispatch.is_idle or self._dispatch.has_reads:
+            self._dispatch.attend()
+        return receipt
+
+    def answer_later(self, receipt: PutReceipt) -> PutReceipt | Future[PutReceipt]:
+        """Return the final receipt of a put that was appended, or a future of it."""
+        if self._durability.answers_at_once:
+            return self.answer(receipt)
+        future = PutFuture()
+        self._durability.settle_later(receipt, future, waits=True)
+        return future
+
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
         """Put a message born here and now; the future is done when `put_plain` would return.
 
@@ -178,11 +256,11 @@ class Putter:
         slot = self._offsets.find(message.topic, queue_id)
         receipt: PutReceipt | None = None
         frame = slot.frame if slot is not None else None
-        is_open = not (self._is_gated or self._flags.bits)
+        is_open = not (self._is_gated or self._flags.bits) and self._check_replicas() is None
         if is_open and slot is not None and frame is not None:
             receipt = self._append_plain(message, slot, frame)
         if slot is None or receipt is None:
-            return self.put_async(self._request_of(_inert(message), queue_id))
+            return self.put_async(self._request_of(inert(message), queue_id))
         slot.puts.count += 1
         slot.puts.size += receipt.size
         future = PutFuture()
@@ -197,7 +275,10 @@ class Putter:
             StorePoisonedError: a flush failed, now or before.
         """
         started = perf_counter_ns()
-        receipt, waits = self._append(request)
+        receipt, waits = self.append(request)
+        return self._settle(receipt, started, waits=waits)
+
+    def _settle(self, receipt: PutReceipt, started: int, *, waits: bool) -> PutReceipt:
         if receipt.is_ok:
             receipt = self._durability.settle(receipt, waits=waits)
         self._note_end(receipt, started)
@@ -205,7 +286,7 @@ class Putter:
 
     def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
         """Put a message; the future is done when `put` would return, and raises what it would."""
-        return self._later(lambda: self._append(request))
+        return self._later(lambda: self.append(request))
 
     def put_batch(self, batch: BatchRequest) -> PutReceipt:
         """Put messages of one topic into one queue, all of them or none.
@@ -215,30 +296,32 @@ class Putter:
             StorePoisonedError: a flush failed, now or before.
         """
         started = perf_counter_ns()
-        receipt = self._append_batch(batch)
-        if receipt.is_ok:
-            receipt = self._durability.settle(receipt, waits=batch.wait)
-        self._note_end(receipt, started)
-        return receipt
+        return self._settle(self.append_batch(batch), started, waits=batch.wait)
 
     def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
         """Put a batch; the future is done when `put_batch` would return."""
-        return self._later(lambda: (self._append_batch(batch), batch.wait))
+        return self._later(lambda: (self.append_batch(batch), batch.wait))
 
     def _later(self, append: Callable[[], tuple[PutReceipt, bool]]) -> Future[PutReceipt]:
-        started = perf_counter_ns()
         future = PutFuture()
+        self.complete_later(append, future)
+        return future
+
+    def complete_later(
+        self, append: Callable[[], tuple[PutReceipt, bool]], future: PutFuture
+    ) -> None:
+        """Append in this thread; the future is done when a put would return."""
+        started = perf_counter_ns()
         try:
             receipt, waits = append()
         except Exception as error:  # noqa: BLE001 - told by the future
             future.set_exception(error)
-            return future
+            return
         self._note_end(receipt, started)
         if receipt.is_ok:
             self._durability.settle_later(receipt, future, waits=waits)
         else:
             future.answer(receipt)
-        return future
 
     def _note_end(self, receipt: PutReceipt, started: int) -> None:
         self._stats.note_put_end(perf_counter_ns() - started, is_ok=receipt.is_ok)
@@ -252,18 +335,23 @@ class Putter:
     @property
     def takes_records(self) -> bool:
         """Whether nobody has to look at each message, or at each answer, by itself."""
-        return not self._is_gated
+        return not self._is_gated and self._replicator is None
 
     def note_rows(self, shares: Sequence[tuple[str, int, int]]) -> None:
         """Count messages, and their bytes, that topics got at once; wake dispatch for them."""
         for topic, count, size in shares:
             self._stats.note_put(topic, count=count, size=size)
-        self._durability.wake()
+        self._durability.wake_all()
 
     # --- checks and append -----------------------------------------------------------------------
 
-    def _append(self, request: AppendRequest) -> tuple[PutReceipt, bool]:
-        """Check and append; return the receipt, and whether the put waits for more than that."""
+    def append(self, request: AppendRequest) -> tuple[PutReceipt, bool]:
+        """Check and append; return the receipt, and whether the put waits for more than that.
+
+        Raises:
+            ValueError: the message cannot be encoded; nothing was changed.
+            StorePoisonedError: a flush failed before.
+        """
         refused = self.check_before(request.message.topic, is_message=True)
         if refused is not None:
             return refused, False
@@ -272,11 +360,11 @@ class Putter:
             if isinstance(answer, PutReceipt):
                 return answer, False
             request = answer or request
-        message = _without(_inert(request.message), names.MULTI_QUEUE_OFFSET)
-        message = _settle_fields(message, drops_crc=self._options.enabled_append_prop_crc)
+        message = without_property(inert(request.message), names.MULTI_QUEUE_OFFSET)
+        message = plain_fields(message, drops_crc=self._options.enabled_append_prop_crc)
         refused = (
             put_checks.check_inner_batch(request, self._catalog)
-            or self._check_replicas()
+            or (self._check_replicas() if waits_for_answer(request.message) else None)
             or self._check_sizes(message, request)
             or self._check_light_queues(message)
         )
@@ -285,8 +373,7 @@ class Putter:
         receipt = self._append_checked(message, request)
         if receipt.is_ok:
             self._stats.note_put(message.topic, count=receipt.count, size=receipt.size)
-        waits = request.message.wait and message.properties.get(names.WAIT) != "false"
-        return receipt, waits
+        return receipt, waits_for_answer(request.message)
 
     def _append_checked(self, message: Message, request: AppendRequest) -> PutReceipt:
         topic, queue_id = message.topic, request.queue_id
@@ -308,52 +395,14 @@ class Putter:
         assert receipt is not None, "only guarded frames let a message not pass"
         return receipt
 
-    def _append_batch(self, batch: BatchRequest) -> PutReceipt:
-        refused = self.check_before(batch.topic) or self._check_replicas()
+    def append_batch(self, batch: BatchRequest) -> PutReceipt:
+        """Check and append a batch; raises as `append` does."""
+        refused = self.check_before(batch.topic)
+        if refused is None and batch.wait:
+            refused = self._check_replicas()
         if refused is not None:
             return refused
-        if not are_inert(batch.messages):
-            batch = replace(batch, messages=[_inert(message) for message in batch.messages])
-        slot = self.slot(batch.topic, batch.queue_id)
-        frame = slot.frame
-        is_plain = not batch.sys_flag and batch.store_host is None and frame is not None
-        if is_plain and batch.born_host == self.frames.store_host:
-            receipt = self._log.append_batch(batch.messages, slot, frame, batch.born_timestamp)
-            if receipt is not None:
-                return self._note_batch(batch.topic, receipt)
-        return self._append_odd_batch(batch, slot)
-
-    def _append_odd_batch(self, batch: BatchRequest, slot: QueueSlot) -> PutReceipt:
-        size_max = self._options.max_message_size
-        refused = put_checks.check_batch(batch, self.frames, size_max, self._version)
-        hosts = (batch.born_host, batch.store_host)
-        for message in batch.messages if refused is None else ():
-            request = AppendRequest(
-                message=message,
-                queue_id=0,
-                born_timestamp=0,
-                born_host=hosts[0],
-                store_host=hosts[1],
-            )
-            refused = put_checks.check_sizes(message, request, self.frames, self._version)
-            if refused is None and self._has_light_queues:
-                refused = put_checks.check_light_queues(
-                    message
-                ) or put_checks.check_batch_light_queues(message)
-            if refused is not None:
-                break
-        if refused is not None:
-            return refused
-        frame = self.frames.frame(batch.topic, batch.queue_id, sys_flag=batch.sys_flag, hosts=hosts)
-        messages = [_without(message, names.MULTI_QUEUE_OFFSET) for message in batch.messages]
-        receipt = self._log.append_batch(messages, slot, frame, batch.born_timestamp)
-        assert receipt is not None, "only guarded frames let a message not pass"
-        return self._note_batch(batch.topic, receipt)
-
-    def _note_batch(self, topic: str, receipt: PutReceipt) -> PutReceipt:
-        if receipt.is_ok:
-            self._stats.note_put(topic, count=receipt.count, size=receipt.size)
-        return receipt
+        return self._batches.append(batch, self.slot(batch.topic, batch.queue_id))
 
     def check_before(self, topic: str, *, is_message: bool = False) -> PutReceipt | None:
         """Look at the store first, then at the topic [checkBeforePutMessage]."""
@@ -361,7 +410,7 @@ class Putter:
         unavailable = PutStatus.SERVICE_NOT_AVAILABLE
         if self._refusal is not None:
             return put_checks.refuse(unavailable, self._refusal)
-        if self._is_replica:
+        if not self._role.takes_puts:
             return put_checks.refuse(unavailable, "a replica takes no messages (brokerRole=SLAVE)")
         if not self._flags.is_writable:
             return put_checks.refuse(
@@ -402,7 +451,11 @@ class Putter:
     def _check_replicas(self) -> PutReceipt | None:
         if self._replicator is None:
             return None
-        status = self._replicator.check(self._log.wrote_where)
+        try:
+            status = self._replicator.check(self._log.wrote_where)
+        except Exception as error:
+            log.exception("replicator failed")
+            return put_checks.refuse(PutStatus.UNKNOWN_ERROR, f"the replicator failed: {error!r}")
         if status is _OK:
             return None
         return put_checks.refuse(status, "too few replicas follow the log")
@@ -412,8 +465,7 @@ class Putter:
     def slot(self, topic: str, queue_id: int) -> QueueSlot:
         """Return a queue as the appender sees it, made when it is first named."""
         slot = self._offsets.slot(topic, queue_id)
-        if slot.puts is None:
-            slot.puts = self._stats.topic(topic)
+        slot.puts = slot.puts or self._stats.topic(topic)
         if slot.frame is None and queue_id >= 0 and not self._catalog.is_batch_queue(topic):
             slot.frame = self.frames.guarded(topic, queue_id)
         return slot
@@ -429,7 +481,7 @@ class Putter:
             count = max(number_of(properties.get(names.INNER_NUM), 1), 1)
             return Step(
                 count,
-                rewrite=lambda: _with(message, {names.INNER_BASE: str(slot.next_offset)}),
+                rewrite=lambda: with_properties(message, {names.INNER_BASE: str(slot.next_offset)}),
             )
         fans_out = self._has_light_queues and names.MULTI_DISPATCH in properties
         if not fans_out or not may_fan_out(message.topic):
@@ -437,7 +489,7 @@ class Putter:
         queues = properties[names.MULTI_DISPATCH].split(names.MULTI_SEPARATOR)
         light = [self._offsets.slot(q, 0 if is_lmq(q) else request.queue_id) for q in queues if q]
         self._offsets.light_queues.update(slot.topic for slot in light)
-        return Step(1, light, rewrite=lambda: _with(message, _light_offsets(light)))
+        return Step(1, light, rewrite=lambda: with_properties(message, light_offsets(light)))
 
     def _request_of(self, message: Message, queue_id: int) -> AppendRequest:
         return AppendRequest(
@@ -446,52 +498,3 @@ class Putter:
             born_timestamp=self._clock.now_ms(),
             born_host=self.frames.store_host,
         )
-
-
-def _light_offsets(light: Sequence[QueueSlot]) -> Mapping[str, str]:
-    offsets = names.MULTI_SEPARATOR.join(str(slot.next_offset) for slot in light)
-    return {names.MULTI_QUEUE_OFFSET: offsets}
-
-
-def _with(message: Message, changes: Mapping[str, str]) -> Message:
-    """Return the message with properties replaced where they are, or added at the end."""
-    return replace(message, properties={**message.properties, **changes})
-
-
-def _without(message: Message, name: str) -> Message:
-    """Return the message without one of its properties."""
-    if name not in message.properties:
-        return message
-    kept = {key: value for key, value in message.properties.items() if key != name}
-    return replace(message, properties=kept)
-
-
-def _inert(message: Message) -> Message:
-    """Return the message in types whose reading runs no code of its sender.
-
-    Why: records are encoded under the append lock. A mapping that itself puts a message would wait
-    for that lock forever.
-    """
-    if are_inert((message,)):
-        return message
-    body, keys = message.body, message.keys
-    is_inert = type(body) in _INERT_BODIES or not hasattr(type(body), "__buffer__")
-    return replace(
-        message,
-        body=body if is_inert else bytes(memoryview(body)),
-        keys=keys if isinstance(keys, str) else list(keys),
-        properties=dict(message.properties),
-    )
-
-
-def _settle_fields(message: Message, *, drops_crc: bool) -> Message:
-    """Write what no hook took care of as plain properties."""
-    is_plain = not message.delay_level and message.deliver_at is None
-    if is_plain and not (drops_crc and names.RECORD_CRC in message.properties):
-        return message
-    properties = dict(message.properties)
-    if drops_crc:
-        properties.pop(names.RECORD_CRC, None)
-    if message.delay_level:
-        properties[names.DELAY] = str(message.delay_level)
-    return replace(message, properties=properties, delay_level=0, deliver_at=None)

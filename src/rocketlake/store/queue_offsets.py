@@ -61,6 +61,20 @@ class QueueOffsets:
         for key, next_offset in table.items():
             self.slot(key.topic, key.queue_id).next_offset = next_offset
 
+    def renumber(self, table: Mapping[QueueKey, int]) -> None:
+        """Set all numbers anew; under the append lock.
+
+        Why not `load`: the slots stay. A put may have found its slot before, and appends behind
+        this call.
+        """
+        for topic, queues in list(self.topics.items()):
+            for queue_id, slot in list(queues.items()):
+                slot.next_offset = table.get(QueueKey(topic, queue_id), 0)
+                slot.frame = None  # made again: the queue may be of the other kind
+        for key, next_offset in table.items():
+            self.slot(key.topic, key.queue_id).next_offset = next_offset
+        self.light_queues = {key.topic for key in table if is_lmq(key.topic)}
+
     def restart(self, topic: str) -> None:
         """Let the queues of a topic begin at 0 again; under the append lock.
 

@@ -29,6 +29,7 @@ from rocketlake.store.message_walk import MessageWalk
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.read_rules import NO_LIMIT, PULL_SIZE_MIN, Limits, ReadRules
 from rocketlake.store.reader import ReadQueues
+from rocketlake.store.role import Role
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_walk import LogPart, ReadLog, ReadQueue, Taken, find_one_file
 
@@ -112,6 +113,10 @@ class RawReader:
         self._stats = stats
         self._rules = ReadRules.of(options, memory_size)
         self._places: dict[ReadQueue, _Place] = {}
+
+    def follow_role(self, role: Role) -> None:
+        """Correct the offsets of readers as the store's role says, from the next read on."""
+        self._rules = self._rules.for_role(is_replica=role.is_replica)
 
     def read(self, request: GetRequest, message_filter: MessageFilter | None = None) -> RawRecords:
         """Return records of a queue from an offset on, and where to go on."""

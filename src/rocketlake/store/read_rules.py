@@ -3,6 +3,7 @@
 from typing import Final, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlake.store.api import PULL_SIZE_MAX, GetRequest, GetStatus
 from rocketlake.store.memory_window import memory_window
@@ -31,6 +32,7 @@ class ReadRules(Struct, frozen=True, kw_only=True):
     on_disk: Limits
     is_corrected: bool
     """Whether readers are told another offset; a replica keeps to theirs."""
+    corrects_on_replica: bool
     restarts_at_zero: bool
 
     @classmethod
@@ -52,8 +54,13 @@ class ReadRules(Struct, frozen=True, kw_only=True):
                 options.max_transfer_bytes_on_message_in_disk,
             ),
             is_corrected=is_primary or options.offset_check_in_slave,
+            corrects_on_replica=options.offset_check_in_slave,
             restarts_at_zero=options.compat_version is CompatVersion.V4_6,
         )
+
+    def for_role(self, *, is_replica: bool) -> "ReadRules":
+        """Return the rules for a role."""
+        return replace(self, is_corrected=not is_replica or self.corrects_on_replica)
 
     def refuse_queue(self, offset: int) -> tuple[GetStatus, int]:
         """Return status and next offset where there is no such queue."""

@@ -32,6 +32,7 @@ from rocketlake.store.api import ColumnsResult, GetRequest, GetResult, GetStatus
 from rocketlake.store.message_walk import MessageWalk
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.read_rules import NO_LIMIT, Limits, ReadRules, is_usual
+from rocketlake.store.role import Role
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_walk import (
     LogPart,
@@ -83,6 +84,10 @@ class Reader:
         self._queues = queues
         self._stats = stats
         self._rules = ReadRules.of(options, memory_size)
+
+    def follow_role(self, role: Role) -> None:
+        """Correct the offsets of readers as the store's role says, from the next read on."""
+        self._rules = self._rules.for_role(is_replica=role.is_replica)
 
     def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
         """Return messages of a queue from an offset on, and where to go on.

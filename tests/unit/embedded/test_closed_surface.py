@@ -18,8 +18,9 @@ from rocketlake import Message, ReadOnlyStore, Store, StoreClosedError
 from rocketlake.embedded.aio import AsyncConsumer, AsyncStore
 from rocketlake.embedded.bulk import BulkStore, LanePlan, open_bulk
 from rocketlake.embedded.consumer import Consumer
-from rocketlake.store.api import AppendRequest
+from rocketlake.store.api import AppendRequest, GetRequest
 from rocketlake.store.lanes import Lanes
+from rocketlake.store.options import BrokerRole
 from support import forks
 from support.golden import sha256
 
@@ -209,6 +210,8 @@ def test_closed_engine_refuses_what_could_write(store):
         "drop_topic": lambda e: e.drop_topic("orders"),
         "delete_expired": lambda e: e.delete_expired(),
         "append_raw": lambda e: e.append_raw(0, b"x"),
+        "change_role": lambda e: e.change_role(BrokerRole.SLAVE),
+        "get_raw": lambda e: e.get_raw(GetRequest(topic="orders", queue_id=0, offset=0)),
         "message_at": lambda e: e.message_at(0),
     }
     check_refused(calls, engine, "closed")

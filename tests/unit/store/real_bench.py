@@ -6,10 +6,12 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
-from rocketlake.store.dispatch import Dispatcher
+from rocketlake.store.dispatch import Dispatcher, DispatchParts
 from rocketlake.store.index_file import IndexShape
 from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlags
+from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_builder import UnitBuilder
 
 FAMILIES = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
@@ -93,7 +95,8 @@ class RealBench(RecoveryBench):
                 has_light_queues=self.options.enable_lmq and self.options.enable_multi_dispatch,
             )
             log = CommitLog(self.files, self.clock)
-            self._dispatcher = Dispatcher(log, builder, self.index, RunningFlags())
+            rest = (RunningFlags(), Role(self.options), StoreStats(0))
+            self._dispatcher = Dispatcher(DispatchParts(log, builder, self.index, *rest))
         return self._dispatcher.dispatch_range(start, end)
 
     def snapshot(self, *families):

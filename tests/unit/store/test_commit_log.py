@@ -238,31 +238,6 @@ class TestStep:
         assert (slot.next_offset, light.next_offset) == (10, 11)
 
 
-class TestRaw:
-    def test_bytes_of_another_log_are_appended_at_its_end(self, bench, tmp_path):
-        for _ in range(5):
-            bench.put(bytes(1000))
-        other = Bench(tmp_path / "other")
-        for file in bench.files.files:
-            with file.slice(0) as held:
-                assert other.log.append_raw(file.base_offset, held.view)
-        assert len(other.records()) == 5
-        assert other.log.wrote_where == bench.log.wrote_where
-        other.close()
-
-    @pytest.mark.parametrize("offset", [1, 5000])
-    def test_bytes_for_another_place_are_refused(self, bench, offset):
-        assert not bench.log.append_raw(offset, b"abc")
-        assert bench.log.wrote_where == 0
-
-    def test_puts_go_on_behind_them(self, bench):
-        bench.put()
-        with bench.files.files[0].slice(0) as held:
-            copy = bytes(held.view)
-        assert bench.log.append_raw(bench.log.wrote_where, copy)
-        assert bench.put().physical_offset == 2 * len(copy)
-
-
 class TestReading:
     def test_message_is_found_where_its_record_begins(self, bench):
         receipt = bench.put(b"found")
@@ -330,7 +305,6 @@ def test_closed_log_takes_nothing_more(bench):
     for refused in (bench.put(), TestBatch().append(bench, [b"a"])):
         assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
         assert refused.reason == "the store is closed"
-    assert not bench.log.append_raw(end, b"abc")
     assert bench.log.wrote_where == end
 
 

@@ -272,7 +272,8 @@ class Counting(dispatch.Dispatcher):
     def __init__(self, *, is_synced):
         files = SimpleNamespace(committed_where=0)
         source = SimpleNamespace(confirm_offset=0, files=files)
-        super().__init__(source, None, None, None, is_synced=is_synced)
+        parts = dispatch.DispatchParts(source, None, None, None, None, None)
+        super().__init__(parts, is_synced=is_synced)
         self.found = 0
 
     def _run_round(self, limit=None):

@@ -1,6 +1,5 @@
 """What a put answers, in the order of its checks; and what it leaves behind."""
 
-from concurrent.futures import Future
 from threading import Thread
 
 import pytest
@@ -45,7 +44,6 @@ def test_replica_takes_no_messages(tmp_path):
     receipt = store.put(request())
     assert receipt.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert "SLAVE" in receipt.reason
-    assert store.append_raw(0, b"x" * 100)
     store.close()
 
 
@@ -330,63 +328,6 @@ def test_close_tells_of_a_flush_that_fails_then(tmp_path):
         store.close()
     assert not store.is_open
     assert (tmp_path / "abort").exists()
-
-
-class TestReplicas:
-    class Replicator:
-        def __init__(self, checked=PutStatus.PUT_OK, asked=PutStatus.PUT_OK):
-            self.checked = checked
-            self.asked = asked
-            self.ends = []
-
-        def check(self, end_offset):
-            return self.checked
-
-        def ask(self, end_offset, *, timeout_ms):
-            self.ends.append(end_offset)
-            return self.asked
-
-    @pytest.mark.parametrize(
-        "status",
-        [
-            PutStatus.SLAVE_NOT_AVAILABLE,
-            PutStatus.FLUSH_SLAVE_TIMEOUT,
-            PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
-        ],
-    )
-    def test_put_ends_with_what_replicas_say(self, store, status):
-        store.put_message(Message(topic="T", body=b""), 0)
-        store.set_replicator(self.Replicator(asked=status))
-        for receipt in (
-            store.put(request()),
-            store.put_message(Message(topic="T", body=b""), 0),
-            store.put_async(request()).result(),
-        ):
-            assert receipt.status is status
-            assert receipt.is_ok
-
-    def test_too_few_replicas_refuse_before_the_append(self, store):
-        status = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
-        store.set_replicator(self.Replicator(checked=status))
-        assert store.put(request()).status is status
-        assert store.log.wrote_where == 0
-
-    def test_answer_may_come_later(self, store):
-        later = Future()
-        replicator = self.Replicator(asked=later)
-        store.set_replicator(replicator)
-        future = store.put_async(request())
-        assert not future.done()
-        later.set_result(PutStatus.PUT_OK)
-        assert future.result().status is PutStatus.PUT_OK
-        assert replicator.ends == [store.log.wrote_where]
-
-    def test_message_that_does_not_wait_asks_nobody(self, store):
-        replicator = self.Replicator(asked=PutStatus.FLUSH_SLAVE_TIMEOUT)
-        store.set_replicator(replicator)
-        assert store.put(request(wait=False)).status is PutStatus.PUT_OK
-        assert store.put(request(properties={"WAIT": "false"})).status is PutStatus.PUT_OK
-        assert replicator.ends == []
 
 
 def test_close_completes_every_future(tmp_path):

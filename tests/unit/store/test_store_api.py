@@ -133,6 +133,8 @@ def test_ports_are_protocols_with_documented_methods():
     named = {port.__name__ for port in found} - {"Protocol"}
     assert named == {
         "Replicator",
+        "AppendListener",
+        "RoleListener",
         "ArrivalListener",
         "TopicCatalog",
         "PutHook",

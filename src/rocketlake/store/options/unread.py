@@ -75,7 +75,6 @@ UNREAD: Final[Mapping[str, Unread]] = MappingProxyType(
         "slave_read_enable": _BROKER,
         "max_checksum_range": _REPLICATION,
         "total_replicas": _REPLICATION,
-        "in_sync_replicas": _REPLICATION,
         "min_in_sync_replicas": _REPLICATION,
         "enable_auto_in_sync_replicas": _REPLICATION,
     }

@@ -1,0 +1,40 @@
+"""NoReplicas: what a SYNC_MASTER without replication answers for its replicas."""
+
+from typing import Final, Self
+
+from rocketlake.store.api import PutStatus
+from rocketlake.store.options import StoreOptions
+
+_OK: Final = PutStatus.PUT_OK
+
+
+class NoReplicas:
+    """The replicator of a store that has none (store.ports.Replicator).
+
+    Compat: with no replica connected, 4.9 answers SLAVE_NOT_AVAILABLE at once. 5.x counts copies,
+    itself among them: with inSyncReplicas = 1, its default, it waits for none; with more it answers
+    FLUSH_SLAVE_TIMEOUT when slaveTimeout is over. Here that answer comes at once: without
+    replication no copy can appear meanwhile.
+
+    Thread-safety: immutable.
+    """
+
+    def __init__(self, answer: PutStatus) -> None:
+        self._answer = answer
+
+    @classmethod
+    def of(cls, options: StoreOptions) -> Self | None:
+        """Return the one for a store's options; None if it counts as enough by itself."""
+        if options.compat_version.is_4x:
+            return cls(PutStatus.SLAVE_NOT_AVAILABLE)
+        return cls(PutStatus.FLUSH_SLAVE_TIMEOUT) if options.in_sync_replicas > 1 else None
+
+    def check(self, end_offset: int) -> PutStatus:
+        """Let every put go on: only a broker counts replicas before the append."""
+        _ = end_offset
+        return _OK
+
+    def ask(self, end_offset: int, *, timeout_ms: int) -> PutStatus:
+        """Answer what the release answers without replicas."""
+        _ = end_offset, timeout_ms
+        return self._answer

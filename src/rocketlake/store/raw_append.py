@@ -1,0 +1,122 @@
+"""RawAppender: bytes of another log, appended as they are, for a replica [appendToCommitLog].
+
+1. The bytes begin where this log ends; in an empty log, where any file begins.
+2. They may end inside a record. Readers and dispatch wait for the rest of it.
+"""
+
+from msgspec import Struct
+
+from rocketlake.errors import RocketLakeError
+from rocketlake.files.mapped_file import MappedFile
+from rocketlake.format.record import Check, StopReason, scan
+from rocketlake.store.commit_log import CommitLog
+from rocketlake.store.durability import Durability
+from rocketlake.store.role import Role
+
+
+class RawAppend(Struct, frozen=True):
+    """How an append of raw bytes ended."""
+
+    end: int
+    """The offset behind the last byte of the log."""
+    reason: str | None = None
+    """Why not all bytes were appended; None: they were."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all bytes were appended."""
+        return self.reason is None
+
+
+class RawAppender:
+    """Appends raw bytes. Thread-safety: any thread; appends take the append lock."""
+
+    def __init__(self, log: CommitLog, durability: Durability, role: Role) -> None:
+        self._log = log
+        self._durability = durability
+        self._role = role
+        self._records_end = 0  # where the whole records end that were appended raw
+        self._log_end = -1  # where the last append of raw bytes ended
+        self._stopped: str | None = None  # why nothing is appended
+
+    def append(self, offset: int, data: bytes | memoryview) -> RawAppend:
+        """Append bytes that begin at an offset; wake the flush, dispatch and append listeners.
+
+        A file's end must be the data's end too: blank records come with the data. What was
+        appended stays, whatever ends it: the answer says how far that is.
+        """
+        with self._log.pause():
+            done = self._append(offset, memoryview(data).cast("B"))
+        if done.end != offset:
+            self._durability.wake_all()
+            self._log.note_readable()
+        return done
+
+    def _append(self, offset: int, left: memoryview) -> RawAppend:
+        files = self._log.files
+        refused = self._refuse(offset, len(left))
+        if refused is not None:
+            return RawAppend(files.wrote_where if files.files else offset, refused)
+        if offset != self._log_end:
+            self._records_end = offset  # a start or a cut leaves whole records
+        try:
+            while left:
+                last = files.last_file(create_at=offset)
+                if last is None:
+                    return RawAppend(offset, "a new commit-log file could not be made in time")
+                part = left[: last.append_room]
+                if not last.append(part):
+                    return RawAppend(offset, f"{last.path} has no room")
+                left, offset = left[len(part) :], offset + len(part)
+                self._log_end = offset
+                self._note_records(last)
+        except RocketLakeError as error:
+            return RawAppend(offset, str(error))
+        finally:
+            self._log.let_go()
+        return RawAppend(offset)
+
+    def stop(self, reason: str) -> None:
+        """Refuse appends; when this returns, none is under way any more."""
+        with self._log.pause():
+            self._stopped = reason
+
+    def resume(self) -> None:
+        """Append again."""
+        self._stopped = None
+
+    def _refuse(self, offset: int, size: int) -> str | None:
+        files = self._log.files
+        reason: str | None = None
+        if self._log.is_closed:
+            reason = "the store is closed"
+        elif self._stopped is not None:
+            reason = self._stopped
+        elif not self._role.takes_raw:
+            reason = (
+                "the store takes puts; bytes of another log are for a replica (brokerRole=SLAVE)"
+            )
+        elif not size:
+            reason = "there are no bytes"
+        elif files.files and offset != files.wrote_where:
+            reason = f"the log ends at {files.wrote_where}, not at {offset}"
+        elif not files.files and (offset < 0 or offset % files.file_size):
+            reason = f"the log is empty, and no file of {files.file_size} bytes begins at {offset}"
+        return reason
+
+    def _note_records(self, file: MappedFile) -> None:
+        """Take over the store time of the last whole record.
+
+        Why: the checkpoint is to speak of these records once they are on the disk.
+        """
+        reason, position = StopReason.OK, max(self._records_end - file.base_offset, 0)
+        while reason == StopReason.OK:
+            found = scan(file.buffer, position, file.wrote, checks=Check.SHAPE)
+            reason, position = found.reason, found.position
+            if len(found.columns):
+                file.store_timestamp = int(found.columns["store_timestamp"][-1])
+        self._records_end = file.base_offset + position
+
+    def forget(self) -> None:
+        """Take the end of the log for that of a whole record: it was changed in another way."""
+        self._log_end = -1
