@@ -42,6 +42,11 @@ class Load(NamedTuple):
 Writer = Callable[[Store, Load], None]
 
 
+def engine_of(store: Store) -> Any:
+    """Return what a server works with."""
+    return store._parts.core  # noqa: SLF001 - programs have no use for it
+
+
 @contextmanager
 def opened(folder: Path, *, file_size: int = FILE_SIZE, **options: object) -> Iterator[Store]:
     """A new store, or one that is there, with the reference's file sizes."""

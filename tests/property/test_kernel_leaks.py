@@ -50,6 +50,11 @@ class File:
 
 file, slot = File(), SimpleNamespace(next_offset=0)
 edits = native.PropertyEdits({"x": "y"}, ["c"])
+from rocketlake.store.api import SendFields
+sent = SendFields("T", 0, memoryview(b"body"), "a\1b", bytes(8), 5)
+homeless = SendFields("T", 0, b"body", "a\1b", bytes(7), 5)
+wordy = SendFields("T", 0, b"body", "a\1b\2" * 200, bytes(8), 5)
+unwritten = SendFields("T", 0, b"body", "\ud800", bytes(8), 5)
 attached = native.LogTail(lock, lambda: 1, lambda *_: 1, 0, lambda: None, lambda *_: None)
 attached.attach(file, 0)
 found = bytearray(104 * 3)
@@ -132,16 +137,14 @@ CALLS = {
     "append": lambda: native.append(room, 0, message, frame, 0, 0, 0, 0),
     "append full": lambda: native.append(room, 29_000, message, frame, 0, 0, 0, 0),
     "append refused": lambda: refused(native.append, room, 0, wrong, frame, 0, 0, 0, 0),
-    "LogTail.append_fields": lambda: attached.append_fields(
-        slot, frame, edits, bytes(8), memoryview(b"body"), "a\1b", 0, 0, 0, 0, True),
+    "LogTail.append_fields": lambda: attached.append_fields(sent, slot, frame, edits, True),
     "LogTail.append_fields refused": lambda: refused(
-        attached.append_fields, slot, frame, edits, bytes(7), b"body", "a\1b", 0, 0, 0, 0, True),
+        attached.append_fields, homeless, slot, frame, edits, True),
     "PropertyEdits": lambda: native.PropertyEdits({"a": "b"}, ["c"]),
     "PropertyEdits refused": lambda: refused(native.PropertyEdits, {"": "b"}, []),
-    "append_fields": lambda: native.append_fields(
-        room, 0, frame, edits, bytes(8), b"body", "a\1b" * 200, 0, 0, 0, 0, 0, 0, 0),
+    "append_fields": lambda: native.append_fields(room, 0, wordy, frame, edits, 0, 0, 0),
     "append_fields refused": lambda: refused(
-        native.append_fields, room, 0, frame, edits, bytes(8), b"", "\ud800", 0, 0, 0, 0, 0, 0, 0),
+        native.append_fields, room, 0, unwritten, frame, edits, 0, 0, 0),
     "append_batch": lambda: native.append_batch(room, 0, [message] * 3, frame, 0, 0, 0, 0),
     "append_batch refused": lambda: refused(
         native.append_batch, room, 0, [message, wrong], frame, 0, 0, 0, 0),

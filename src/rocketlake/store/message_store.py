@@ -285,10 +285,8 @@ class MessageStore(Closing):
         Raises:
             StoreClosedError: the store is closed.
         """
-        if request.catches_up:
+        if request.catches_up or not self._life.is_open:
             self.catch_up()
-        else:
-            self._require_open()
         return self._raw_reader.read(request, message_filter)
 
     def columns(self, request: GetRequest) -> ColumnsResult:

@@ -192,11 +192,11 @@ class Putter:
             self._stats.put.add(lock_ns + copy_ns)
 
     def append_fields(
-        self, fields: SendFields, edits: PropertyEdits, *, may_wait: bool
+        self, fields: SendFields, edits: PropertyEdits, *, may_wait: bool = True
     ) -> PutReceipt | None:
         """Append a message from its client's fields; None if it must take the long way.
 
-        None too, without `may_wait`, if that takes waiting. `answer` comes next.
+        None too, without `may_wait`, if that takes waiting.
 
         Raises:
             ValueError: the message cannot be encoded; nothing was changed.
@@ -208,44 +208,42 @@ class Putter:
             return None
         if self._replicator is not None and self._check_replicas() is not None:
             return None
-        receipt: PutReceipt | None = self._append_plain_fields(
-            slot,
-            frame,
-            edits,
-            fields.born_host,
-            fields.body,
-            fields.properties,
-            fields.flag,
-            fields.sys_flag,
-            fields.born_timestamp,
-            fields.reconsume_times,
-            may_wait,
-        )
+        receipt: PutReceipt | None
+        receipt = self._append_plain_fields(fields, slot, frame, edits, may_wait)
         if receipt is not None:
             puts = slot.puts
             puts.count += 1
             puts.size += receipt.size
         return receipt
 
-    def answer(self, receipt: PutReceipt) -> PutReceipt:
+    def put_fields_at_once(
+        self, fields: SendFields, edits: PropertyEdits
+    ) -> PutReceipt | Future[PutReceipt] | None:
+        """Put a message from its client's fields unless that takes waiting; None then.
+
+        A future, if it is answered when the disk or replicas have the message.
+        """
+        receipt = self.append_fields(fields, edits, may_wait=False)
+        if receipt is None:
+            return None
+        if not self._waits:
+            dispatch = self._dispatch
+            if dispatch.is_idle or dispatch.has_reads:
+                dispatch.attend()
+            return receipt
+        if self._durability.answers_at_once:
+            return self._durability.settle(receipt)
+        future = PutFuture()
+        self._durability.settle_later(receipt, future, waits=True)
+        return future
+
+    def settle(self, receipt: PutReceipt) -> PutReceipt:
         """Wait for what a put that was appended must wait for, and return the final receipt.
 
         Raises:
             StorePoisonedError: a flush failed.
         """
-        if self._waits:
-            return self._durability.settle(receipt)
-        if self._dispatch.is_idle or self._dispatch.has_reads:
-            self._dispatch.attend()
-        return receipt
-
-    def answer_later(self, receipt: PutReceipt) -> PutReceipt | Future[PutReceipt]:
-        """Return the final receipt of a put that was appended, or a future of it."""
-        if self._durability.answers_at_once:
-            return self.answer(receipt)
-        future = PutFuture()
-        self._durability.settle_later(receipt, future, waits=True)
-        return future
+        return self._durability.settle(receipt)
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
         """Put a message born here and now; the future is done when `put_plain` would return.

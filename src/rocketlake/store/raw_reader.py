@@ -147,11 +147,16 @@ class RawReader:
         Why: as in `Reader`, most reads are like this, and what is unusual is left to a walk.
         """
         place = self._places.get(queue)
-        if place is None or not (message_filter is None or message_filter.is_told_by_hash):
+        if place is None or not place.file.is_available:
+            return None
+        if message_filter is not None and not message_filter.is_told_by_hash:
             return None
         low, offset, high = queue.min_offset, request.offset, queue.max_offset
         unit_at, file = offset * _UNIT_SIZE - place.unit_begin, place.file
-        if not (low <= offset < high and 0 <= unit_at < place.unit_size and self._is_near(file)):
+        last = self._log.files.files[-1]
+        # Why by files: what is near the end of the log is taken to be in memory.
+        is_near = last.base_offset + last.size - file.base_offset <= self._rules.window
+        if not (low <= offset < high and 0 <= unit_at < place.unit_size and is_near):
             return None
         count_max, count_stop, size_max = request.max_messages, NO_LIMIT, request.max_bytes
         if request.is_limited or count_max < 0 or not PULL_SIZE_MIN <= size_max <= PULL_SIZE_MAX:
@@ -183,14 +188,12 @@ class RawReader:
         has_more = stop == ReadStop.END and next_offset < stop_offset and not request.is_limited
         if not ranges or stop > ReadStop.FULL or has_more:
             return None
-        views = [log[begin:end] for begin, end in ranges]
+        if len(ranges) == 1:  # most often; a comprehension costs as much as the slice
+            begin, end = ranges[0]
+            views = [log[begin:end]]
+        else:
+            views = [log[begin:end] for begin, end in ranges]
         return RawRecords(_FOUND, views, count, size, next_offset, low, high)
-
-    def _is_near(self, file: MappedFile) -> bool:
-        """Tell whether a file of the log is there, and so near the end that memory has it."""
-        last = self._log.files.files[-1]
-        is_in_memory = last.base_offset + last.size - file.base_offset <= self._rules.window
-        return is_in_memory and file.is_available
 
     def _read_elsewhere(
         self, queue: ReadQueue, request: GetRequest, message_filter: MessageFilter | None

@@ -10,7 +10,8 @@
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from typing import TypeAlias
+from time import sleep
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ from rocketlake.model.message import Message
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus, SendFields
 from rocketlake.store.put_future import PutFuture
 from rocketlake.store.put_path import Putter
+
+_CROWD: Final = 64  # puts that wait, beyond which their callers give way
 
 Answer: TypeAlias = PutReceipt | Future[PutReceipt]
 """A receipt where the put is answered at once, a future where it waits for something."""
@@ -47,7 +50,7 @@ class FieldPutter:
     def __init__(self, putter: Putter) -> None:
         self._putter = putter
         self._changes = ServerProperties()
-        self._edits = PropertyEdits({}, ())
+        self.edits = PropertyEdits({}, ())
 
     def edit_properties(self, changes: ServerProperties) -> None:
         """Change the properties of the messages that come from now on.
@@ -55,20 +58,20 @@ class FieldPutter:
         Raises:
             ValueError: a property cannot be written.
         """
-        self._edits = PropertyEdits(changes.added, changes.dropped)
+        self.edits = PropertyEdits(changes.added, changes.dropped)
         self._changes = changes
 
     def put(self, fields: SendFields) -> PutReceipt:
         """Put a message; raises as `Putter.put` does."""
-        receipt = self._putter.append_fields(fields, self._edits, may_wait=True)
+        receipt = self._putter.append_fields(fields, self.edits)
         if receipt is None:
             return self._putter.put(self.request(fields))
-        return self._putter.answer(receipt)
+        return self._putter.settle(receipt)
 
-    def put_at_once(self, fields: SendFields) -> Answer | None:
-        """Put a message unless that takes waiting or a closer look; None then."""
-        receipt = self._putter.append_fields(fields, self._edits, may_wait=False)
-        return None if receipt is None else self._putter.answer_later(receipt)
+    def append(self, fields: SendFields) -> tuple[PutReceipt, bool]:
+        """Append a message; return the receipt, and whether the put waits for more than that."""
+        receipt = self._putter.append_fields(fields, self.edits)
+        return self._putter.append(self.request(fields)) if receipt is None else (receipt, True)
 
     def request(self, fields: SendFields) -> AppendRequest:
         """Decode a message.
@@ -104,8 +107,11 @@ class NonBlockingPutter(BackgroundService):
         super().__init__("rocketlake-append", is_daemon=True)
         self._putter = putter
         self._fields = fields
+        self._put_at_once = putter.put_fields_at_once
         # Invariant: a put is in here until it is appended, so that none overtakes it.
         self._waiting: deque[tuple[Callable[[], tuple[PutReceipt, bool]], PutFuture]] = deque()
+        self.handed_over_count = 0
+        """Puts that the thread has got, of all."""
 
     @property
     def waiting_count(self) -> int:
@@ -115,10 +121,10 @@ class NonBlockingPutter(BackgroundService):
     def put_fields(self, fields: SendFields) -> Answer:
         """Put a message from its client's fields."""
         if not self._waiting:
-            answer = self._fields.put_at_once(fields)
+            answer = self._put_at_once(fields, self._fields.edits)
             if answer is not None:
                 return answer
-        return self._hand_over(lambda: self._putter.append(self._fields.request(fields)))
+        return self._hand_over(lambda: self._fields.append(fields))
 
     def put(self, request: AppendRequest) -> Answer:
         """Put a message."""
@@ -131,7 +137,11 @@ class NonBlockingPutter(BackgroundService):
     def _hand_over(self, append: Callable[[], tuple[PutReceipt, bool]]) -> Answer:
         future = PutFuture()
         self._waiting.append((append, future))
+        self.handed_over_count += 1
         self.wakeup()
+        if len(self._waiting) > _CROWD:
+            # Why: a caller that puts in a tight loop keeps the interpreter from the thread.
+            sleep(0)
         if self._is_closed and not self.is_running:
             # The last run may not have seen it; if it has, its own answer was a refusal, too.
             refused = PutStatus.SERVICE_NOT_AVAILABLE

@@ -11,15 +11,21 @@ cdef class PropertyEdits:
     cdef readonly bytes suffix
     cdef readonly object names
     cdef list _names
+    cdef uint64_t _sizes  # a bit for each size that a name has; the last for all larger ones
 
     def __init__(self, added, dropped):
         self.suffix = encode_properties(added, True)
         self.names = frozenset([name.encode() for name in (*added, *dropped)])
         self._names = list(self.names)
+        self._sizes = 0
+        for name in self._names:
+            self._sizes |= <uint64_t>1 << min(len(name), 63)
 
 
 cdef bint is_edited(PropertyEdits edits, const char* name, Py_ssize_t size):
     cdef bytes each
+    if not edits._sizes >> min(size, <Py_ssize_t>63) & 1:
+        return False
     for each in edits._names:
         if PyBytes_GET_SIZE(each) == size and memcmp(PyBytes_AS_STRING(each), name, size) == 0:
             return True
@@ -30,6 +36,7 @@ cdef int edit_properties(Text* out, const char* p, Py_ssize_t size, PropertyEdit
                          bint trailing) except -1:
     """Copy a property string with a server's changes; 0 if the store has to look closer."""
     cdef const char* end = p + size
+    cdef const char* kept = p  # what stays, up to here, is copied in one piece
     cdef const char* stop
     cdef const char* split
     while p < end:
@@ -46,14 +53,46 @@ cdef int edit_properties(Text* out, const char* p, Py_ssize_t size, PropertyEdit
                 return 0
         elif is_reserved(p, split - p):
             return 0
-        if not is_edited(edits, p, split - p):
-            text_add(out, p, stop - p)
-            text_add(out, b"\x02", 1)
+        if is_edited(edits, p, split - p):
+            text_add(out, kept, p - kept)
+            kept = min(stop + 1, end)
         p = stop + 1
+    text_add(out, kept, end - kept)
+    if size and end[-1] != 2 and kept < end:
+        text_add(out, b"\x02", 1)
     text_add(out, PyBytes_AS_STRING(edits.suffix), PyBytes_GET_SIZE(edits.suffix))
     if out.size and not trailing:
         out.size -= 1
     return 1
+
+
+cdef enum:
+    SENT_BODY, SENT_PROPERTIES, SENT_BORN_HOST, SENT_BORN, SENT_FLAG, SENT_SYS_FLAG
+    SENT_RECONSUME, SENT_COUNT
+
+cdef tuple _SENT_NAMES = (
+    "body", "properties", "born_host", "born_timestamp", "flag", "sys_flag", "reconsume_times")
+cdef object _sent_type = None
+cdef Py_ssize_t _sent_at[SENT_COUNT]
+
+
+cdef bint learn_sent_type(object kind) except -1:
+    """Remember where a type keeps its fields, if it keeps all of them in slots of its own."""
+    global _sent_type
+    if not find_slots(kind, _SENT_NAMES, _sent_at):
+        return False
+    _sent_type = kind
+    return True
+
+
+cdef inline object sent_of(object fields, int which):
+    """Return a field of a request."""
+    cdef PyObject* value
+    if type(fields) is _sent_type:
+        value = (<PyObject**>((<char*><void*>fields) + _sent_at[which]))[0]
+        if value != NULL:
+            return <object>value
+    return getattr(fields, <str>_SENT_NAMES[which])
 
 
 cdef struct Fields:
@@ -150,35 +189,35 @@ cdef int64_t append_encoded(uint8_t* start, int64_t room, RecordFrame frame, Pro
             PyBuffer_Release(&view)
 
 
-cdef int read_fields(Fields* fields, bytes born_host, object flag, object sys_flag,
-                     object born_timestamp, object reconsume_times) except -1:
-    fields.flag = to_i32(flag)
-    fields.sys_flag = to_i32(sys_flag)
-    fields.born = to_i64(born_timestamp)
-    fields.reconsume_times = to_i32(reconsume_times)
+cdef int read_fields(Fields* fields, object sent, bytes born_host) except -1:
+    fields.flag = to_i32(sent_of(sent, SENT_FLAG))
+    fields.sys_flag = to_i32(sent_of(sent, SENT_SYS_FLAG))
+    fields.born = to_i64(sent_of(sent, SENT_BORN))
+    fields.reconsume_times = to_i32(sent_of(sent, SENT_RECONSUME))
     fields.born_host = PyBytes_AS_STRING(born_host)
     fields.born_size = PyBytes_GET_SIZE(born_host)
     return 0
 
 
-def append_fields(buffer, at_, RecordFrame frame not None, PropertyEdits edits not None,
-                  bytes born_host not None, body, properties, flag, sys_flag, born_timestamp,
-                  reconsume_times, queue_offset, physical_offset, store_timestamp):
+def append_fields(buffer, at_, fields, RecordFrame frame not None, PropertyEdits edits not None,
+                  queue_offset, physical_offset, store_timestamp):
     """Write a sealed record at a position; return its size, negative if it does not fit."""
     cdef int64_t at, size, room
     cdef int64_t places[3]
-    cdef Fields fields
+    cdef Fields numbers
     cdef Py_buffer view
+    cdef bytes born_host
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
         at = position_in(&view, at_)
         places[0] = to_i64(queue_offset)
         places[1] = to_i64(physical_offset)
         places[2] = to_i64(store_timestamp)
-        read_fields(&fields, born_host, flag, sys_flag, born_timestamp, reconsume_times)
+        born_host = sent_of(fields, SENT_BORN_HOST)
+        read_fields(&numbers, fields, born_host)
         room = view.len - at - 8
-        size = append_encoded(<uint8_t*>view.buf + at, room, frame, edits, &fields, body,
-                              properties, places)
+        size = append_encoded(<uint8_t*>view.buf + at, room, frame, edits, &numbers,
+                              sent_of(fields, SENT_BODY), sent_of(fields, SENT_PROPERTIES), places)
         return size if size <= room or size == 0 else -size
     finally:
         PyBuffer_Release(&view)

@@ -24,23 +24,27 @@ cdef object _known_type = None
 cdef Py_ssize_t _field_at[FIELD_COUNT]
 
 
-cdef bint learn_type(object kind) except -1:
-    """Remember where a type keeps its fields, if it keeps all of them in slots of its own."""
-    global _known_type
-    cdef Py_ssize_t found[FIELD_COUNT]
-    cdef int i
+cdef bint find_slots(object kind, tuple names, Py_ssize_t* places) except -1:
+    """Find where a type keeps fields; False if it does not keep all in slots of its own."""
     cdef RLMember* member
+    cdef int i
     own = kind.__dict__
-    for i in range(FIELD_COUNT):
-        descriptor = own.get(_FIELD_NAMES[i])
+    for i in range(len(names)):
+        descriptor = own.get(names[i])
         if type(descriptor) is not _MemberDescriptorType or descriptor.__objclass__ is not kind:
             return False
         member = (<RLDescriptor*>descriptor).d_member
         if member.type != T_OBJECT_EX:
             return False
-        found[i] = member.offset
-    for i in range(FIELD_COUNT):
-        _field_at[i] = found[i]
+        places[i] = member.offset
+    return True
+
+
+cdef bint learn_type(object kind) except -1:
+    """Remember where a type keeps its fields, if it keeps all of them in slots of its own."""
+    global _known_type
+    if not find_slots(kind, _FIELD_NAMES, _field_at):
+        return False
     _known_type = kind
     return True
 

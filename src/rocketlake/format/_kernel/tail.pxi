@@ -144,15 +144,19 @@ cdef class LogTail:
             self._on_slow(lock_ns, copy_ns)
         return receipt
 
-    def append_fields(self, slot, RecordFrame frame not None, PropertyEdits edits not None,
-                      bytes born_host not None, body, properties, flag, sys_flag, born_timestamp,
-                      reconsume_times, bint may_wait):
+    def append_fields(self, fields, slot, RecordFrame frame not None,
+                      PropertyEdits edits not None, bint may_wait):
         """Append the message that a client's fields describe; None if it must take the long way."""
         cdef int64_t started, locked, lock_ns, copy_ns
         cdef int clock = RL_CLOCK_COARSE if self._calls & SAMPLE else CLOCK_MONOTONIC
         cdef int64_t since = self.lock_since_ms
-        cdef Fields fields
-        read_fields(&fields, born_host, flag, sys_flag, born_timestamp, reconsume_times)
+        cdef Fields numbers
+        if _sent_type is None:
+            learn_sent_type(type(fields))
+        # Order: read before the lock is taken, whatever code that runs.
+        cdef bytes born_host = sent_of(fields, SENT_BORN_HOST)
+        body, properties = sent_of(fields, SENT_BODY), sent_of(fields, SENT_PROPERTIES)
+        read_fields(&numbers, fields, born_host)
         if since and self.now_ms() - since > self.busy_ms:
             return None
         started = clock_ns(clock)
@@ -161,7 +165,7 @@ cdef class LogTail:
         try:
             self._calls += 1
             locked = clock_ns(clock)
-            receipt = self.append_fields_locked(slot, frame, edits, &fields, body, properties)
+            receipt = self.append_fields_locked(slot, frame, edits, &numbers, body, properties)
             lock_ns = locked - started
             copy_ns = clock_ns(clock) - locked
             if clock == CLOCK_MONOTONIC:

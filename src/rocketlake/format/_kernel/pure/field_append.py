@@ -42,23 +42,18 @@ class PropertyEdits:
 def append_fields(
     buffer: Any,
     at: int,
+    fields: Any,
     frame: RecordFrame,
     edits: PropertyEdits,
-    born_host: bytes,
-    body: Any,
-    properties: Any,
-    flag: int,
-    sys_flag: int,
-    born_timestamp: int,
-    reconsume_times: int,
     queue_offset: int,
     physical_offset: int,
     store_timestamp: int,
 ) -> int:
     """Write a sealed record at a position; return its size, negative if it does not fit.
 
-    0: the message asks for more than to be appended, or is too large. `properties` are a text or
-    the bytes of one; topic, queue, host and limits are those of the frame.
+    Of `fields` body, properties (a text, or the bytes of one), born_host, born_timestamp, flag,
+    sys_flag and reconsume_times are read; topic, queue, host and limits are those of the frame.
+    0: the message asks for more than to be appended, or is too large.
 
     Raises:
         ValueError: a field does not fit into the format.
@@ -68,14 +63,7 @@ def append_fields(
     if at < 0 or at > len(view):
         raise ValueError(f"position {at} lies outside the buffer")
     places = (i64(queue_offset), i64(physical_offset), i64(store_timestamp))
-    record = _encode(
-        frame,
-        edits,
-        born_host,
-        body,
-        properties,
-        (i32(flag), i32(sys_flag), i64(born_timestamp), i32(reconsume_times)),
-    )
+    record = _encode(fields, frame, edits)
     if record is None:
         return 0
     if len(record) > len(view) - at - layout.BLANK_HEADER_SIZE:
@@ -85,15 +73,10 @@ def append_fields(
     return len(record)
 
 
-def _encode(
-    frame: RecordFrame,
-    edits: PropertyEdits,
-    born_host: bytes,
-    body: Any,
-    properties: Any,
-    numbers: tuple[int, int, int, int],
-) -> bytearray | None:
-    flag, sys_flag, born, reconsume_times = numbers
+def _encode(fields: Any, frame: RecordFrame, edits: PropertyEdits) -> bytearray | None:
+    flag, sys_flag = i32(fields.flag), i32(fields.sys_flag)
+    born, reconsume_times = i64(fields.born_timestamp), i32(fields.reconsume_times)
+    body, properties = fields.body, fields.properties
     if sys_flag & ~_PLAIN_FLAGS or type(body) not in _BODY_TYPES:
         return None
     if type(properties) not in (str, bytes):
@@ -101,11 +84,8 @@ def _encode(
     plain = bytes(body)
     if len(plain) > frame.body_max:
         return None
-    text = edit(
-        properties.encode() if isinstance(properties, str) else properties,
-        edits,
-        trailing=frame.trailing,
-    )
+    raw = properties.encode() if isinstance(properties, str) else properties
+    text = edit(raw, edits, trailing=frame.trailing)
     if text is None:
         return None
     width = len(text)
@@ -114,7 +94,7 @@ def _encode(
     if width > layout.MAX_I16:
         return None
     record = encode(
-        *(frame.topic, plain, text, frame.queue_id, flag, sys_flag, born, born_host),
+        *(frame.topic, plain, text, frame.queue_id, flag, sys_flag, born, fields.born_host),
         *(frame.store_host, reconsume_times, frame.prepared, frame.version, frame.reserve_crc),
     )
     return None if len(record) > frame.record_max else record

@@ -120,18 +120,7 @@ class LogTail:
         return receipt
 
     def append_fields(
-        self,
-        slot: Any,
-        frame: RecordFrame,
-        edits: PropertyEdits,
-        born_host: bytes,
-        body: Any,
-        properties: Any,
-        flag: int,
-        sys_flag: int,
-        born_timestamp: int,
-        reconsume_times: int,
-        may_wait: bool,
+        self, fields: Any, slot: Any, frame: RecordFrame, edits: PropertyEdits, may_wait: bool
     ) -> Any:
         """Append the message that a client's fields describe; None if it must take the long way.
 
@@ -155,8 +144,7 @@ class LogTail:
                     slot,
                     frame,
                     lambda buffer, at, places: append_fields(
-                        *(buffer, at, frame, edits, born_host, body, properties, flag, sys_flag),
-                        *(born_timestamp, reconsume_times, *places),
+                        *(buffer, at, fields, frame, edits), *places
                     ),
                 )
             finally:
