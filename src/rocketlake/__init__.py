@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocketlake.embedded.aio import AsyncStore, open_store_async
     from rocketlake.embedded.consumer import Consumer
     from rocketlake.embedded.opening import open_store
-    from rocketlake.embedded.plug_ins import PluginMessageStore
+    from rocketlake.embedded.plug_ins import PlugInContext, PluginMessageStore
     from rocketlake.embedded.read_only import ReadOnlyStore
     from rocketlake.embedded.store import Store
     from rocketlake.errors import (
@@ -52,6 +52,7 @@ __all__ = [
     "GetStatus",
     "Message",
     "OfflineStore",
+    "PlugInContext",
     "PluginMessageStore",
     "PutFailedError",
     "PutReceipt",
@@ -83,6 +84,7 @@ _HOMES = {
     "KERNEL": "rocketlake.format.kernel",
     "Message": "rocketlake.model.message",
     "OfflineStore": "rocketlake.store.offline",
+    "PlugInContext": "rocketlake.embedded.plug_ins",
     "PluginMessageStore": "rocketlake.embedded.plug_ins",
     "PutFailedError": "rocketlake.errors",
     "PutReceipt": "rocketlake.store.api",

@@ -14,7 +14,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -34,6 +34,7 @@ from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetResult, PutReceipt
 from rocketlake.store.life import Progress
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 from rocketlake.store.put_future import PutFuture
 from rocketlake.store.retention.service import Deleted
 
@@ -339,18 +340,22 @@ class _CancellableOpening:
                 self._store.close()
 
 
-def open_store_async(
+def open_store_async(  # noqa: PLR0913 - as `open_store`
     path: AnyPath | None = None,
     conf: Source | None = None,
     *,
     clock: Clock | None = None,
     on_progress: Progress | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
     raise_on_failure: bool = True,
     **options: object,
 ) -> AsyncOpening:
     """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor.
 
-    So does `on_progress`.
+    So does `on_progress`. Hooks are called by the thread of the loop, which a hook must not hold
+    up; listeners and dispatchers are called by the store's dispatch thread.
     """
     opening = partial(
         open_store,
@@ -358,6 +363,9 @@ def open_store_async(
         conf,
         clock=clock,
         on_progress=on_progress,
+        hooks=hooks,
+        arrival_listeners=arrival_listeners,
+        dispatchers=dispatchers,
         raise_on_failure=raise_on_failure,
         **options,
     )

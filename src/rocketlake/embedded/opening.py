@@ -8,7 +8,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypeAlias, overload
@@ -20,10 +20,11 @@ from rocketlake.config import Source
 from rocketlake.delay.service import DelayServices
 from rocketlake.delay.store_door import StoreDoor
 from rocketlake.embedded.archived import NotYetArchived, parse_archive
+from rocketlake.embedded.attached import Attached
 from rocketlake.embedded.catalog import LateCatalog
 from rocketlake.embedded.groups import Groups
 from rocketlake.embedded.outside import OutsideDoor, OutsideEngine
-from rocketlake.embedded.plug_ins import find_plug_ins, wrap
+from rocketlake.embedded.plug_ins import PlugInContext, find_plug_ins, wrap
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
 from rocketlake.embedded.shaping import kept_options, log_paths, preset_of, settle_options
@@ -42,11 +43,13 @@ from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
 from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store import exit_hook
+from rocketlake.store.arrivals import ArrivalRelay
 from rocketlake.store.assembly import Base
 from rocketlake.store.life import Progress
 from rocketlake.store.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import Choice, ReadOptions, StoreOptions
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,9 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
     raise_on_failure: bool = True,
     **options: object,
 ) -> Store: ...
@@ -78,6 +84,9 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
     raise_on_failure: bool = True,
     **options: object,
 ) -> ReadOnlyStore: ...
@@ -91,6 +100,9 @@ def open_store(
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
     raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore: ...
@@ -103,6 +115,9 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     clock: Clock | None = None,
     on_progress: Progress | None = None,
     keep_until_archived: AnyPath | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
     raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore:
@@ -116,16 +131,14 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
 
     With `read_only=True` any store can be opened, also one that another process has open, and no
     byte of it is changed. Messages are kept for ever unless an option or a broker.conf says
-    otherwise (docs/operations/retention.md).
-
-    A store that was not closed is recovered, which may take a while if it is large: `on_progress`
-    is told how many bytes of the log were read, and of how many. The program's log has it too.
+    otherwise (docs/operations/retention.md). A store that was not closed is recovered, which may
+    take a while: `on_progress` is told how many bytes of the log were read, and of how many.
 
     With `keep_until_archived`, the directory of an archive (docs/spark/archive.md), no log file
     goes whose messages the archive is to have and has not; `BROKER=DIR` if it knows the store by
-    another name than that of its directory.
-
-    With `dispatch="external"` queues and index are left to a dispatch job (docs/spark/jobs.md).
+    another name than that of its directory. With `dispatch="external"` queues and index are left to
+    a dispatch job (docs/spark/jobs.md). `hooks`, `arrival_listeners` and `dispatchers` take part in
+    what the store does (docs/embedded.md, rocketlake.store.ports).
 
     A put that fails raises PutFailedError. With `raise_on_failure=False` it returns a receipt with
     RocketMQ's status instead, and the caller looks at it.
@@ -136,8 +149,8 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
         StoreNotFoundError: there is nothing to read.
         StoreError: the files cannot be used.
     """
-    if dispatch not in {"internal", "external"}:
-        raise ConfigError(f"dispatch = {dispatch!r}: wanted 'internal' or 'external'")
+    _check_dispatch(dispatch)
+    attached = Attached.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
     choice = StoreOptions.choose(conf, **options)
     root = _root(path, choice)
     if keep_until_archived is not None:
@@ -145,15 +158,19 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     if read_only:
         return _open_read_only(root, choice)
     opening = Opening(
-        PosixFileOps(),
-        clock or SystemClock(),
-        kept_options(choice),
-        on_progress,
-        keep_until_archived,
+        *(PosixFileOps(), clock or SystemClock(), kept_options(choice)),
+        on_progress=on_progress,
+        archive=keep_until_archived,
         is_outside=dispatch == "external",
+        attached=attached,
         raises=raise_on_failure,
     )
     return open_writable(root, choice, opening)
+
+
+def _check_dispatch(dispatch: str) -> None:
+    if dispatch not in {"internal", "external"}:
+        raise ConfigError(f"dispatch = {dispatch!r}: wanted 'internal' or 'external'")
 
 
 def _root(path: AnyPath | None, choice: Choice) -> Path:
@@ -198,6 +215,8 @@ class Opening(Struct, frozen=True):
     """Queues and index are left to a dispatch job."""
     raises: bool = True
     """A put that fails raises; otherwise its receipt has a status."""
+    attached: Attached = Attached()
+    """The hooks, listeners and dispatchers of the program."""
 
 
 def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
@@ -259,13 +278,13 @@ def _open_unless_given_up(
 def _open_shielded(
     root: Path, choice: Choice, opening: Opening, worker: ShieldedWorker
 ) -> tuple[Store, Engine, StoreParts]:
-    ops, clock, kept, on_progress, archive, delivers, is_outside, raises = structs.astuple(opening)
+    ops, clock, is_outside = opening.ops, opening.clock, opening.is_outside
     asked = StoreOptions.complete(choice, preset_of(choice))
     plug_ins = find_plug_ins(asked.plug_ins)
     # Why: the program may go to another directory, and files are made all the time.
     root = root.absolute()
     directory, paths = open_dirs(ops, root, log_paths(root, choice.values))
-    options = settle_options(directory, choice, kept)
+    options = settle_options(directory, choice, opening.kept)
     place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
     base = Base(
@@ -277,22 +296,29 @@ def _open_shielded(
         is_outside=is_outside,
         worker=worker,
     )
-    engine = MessageStore(base).start(on_progress)
+    engine = MessageStore(base)
+    opening.attached.attach_early(engine)
+    engine.start(opening.on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
-        if archive is not None:
+        opening.attached.attach(engine)
+        if opening.archive is not None:
             # Order: before its first round, which is a minute after the start.
-            place_of, broker = parse_archive(archive, root)
+            place_of, broker = parse_archive(opening.archive, root)
             engine.retention.hold("archive", NotYetArchived(ops, engine.queues, place_of, broker))
         catalog.book = TopicBook.load(place)
         outside = OutsideEngine(engine) if is_outside else None
-        outer = wrap(outside or engine, plug_ins)
+        outer = wrap(outside or engine, plug_ins, _plug_in_context(engine))
         door = _make_door(engine, outer, outside)
         parts = _make_parts(
-            engine, door, book=catalog.book, place=place, worker=worker, delivers=delivers
+            *(engine, door),
+            book=catalog.book,
+            place=place,
+            worker=worker,
+            delivers=opening.delivers,
         )
         store = Store(
-            outer, parts, path=root, unused_options=choice.unused, raise_on_failure=raises
+            outer, parts, path=root, unused_options=choice.unused, raise_on_failure=opening.raises
         )
         for part in parts.parts:
             part.start()
@@ -300,6 +326,16 @@ def _open_shielded(
         undo.pop_all()
     exit_hook.register(store)
     return store, outer, parts
+
+
+def _plug_in_context(engine: MessageStore) -> PlugInContext:
+    return PlugInContext(
+        path=engine.directory.root,
+        options=engine.options,
+        clock=engine.clock,
+        stats=engine.stats,
+        arrival_listener=ArrivalRelay(engine.dispatcher.listeners),
+    )
 
 
 def _make_door(engine: MessageStore, outer: Engine, outside: OutsideEngine | None) -> StoreDoor:

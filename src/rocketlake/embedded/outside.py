@@ -18,7 +18,7 @@ from rocketlake.clock import Clock
 from rocketlake.config import Source
 from rocketlake.delay.store_door import StoreDoor
 from rocketlake.embedded.catalog import LateCatalog
-from rocketlake.embedded.plug_ins import PluginMessageStore
+from rocketlake.embedded.plug_ins import EngineWrapper
 from rocketlake.embedded.read_only import OfflineEngine
 from rocketlake.embedded.shaping import log_paths, settle_options
 from rocketlake.errors import StoreError
@@ -53,7 +53,7 @@ from rocketlake.store.recovery_parts import RecoveryReport
 _WAY_OUT: Final = 'close it, open it without dispatch="external", and do it then'
 
 
-class OutsideEngine(PluginMessageStore):
+class OutsideEngine(EngineWrapper):
     """Puts into an engine, and reads through the read-only view."""
 
     inner: MessageStore

@@ -11,9 +11,13 @@ it sees a message before the others do. A class takes the engine it wraps:
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from rocketlake.clock import Clock
+from rocketlake.dotted_path import find_object
 from rocketlake.embedded.ports import Engine
 from rocketlake.errors import ConfigError
 from rocketlake.filters.message_filter import MessageFilter
@@ -30,14 +34,31 @@ from rocketlake.store.api import (
     QueryResult,
 )
 from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.options import StoreOptions
+from rocketlake.store.ports import ArrivalListener
 from rocketlake.store.queue_times import Boundary
 from rocketlake.store.retention.service import Deleted
+from rocketlake.store.stats import StoreStats
 
 
-class PluginMessageStore:
-    """An engine that passes everything on to the one it wraps; override what is to be different.
+class PlugInContext(Struct, frozen=True):
+    """What a plug-in may use of the store that it is part of [MessageStorePluginContext]."""
 
-    Compat: AbstractPluginMessageStore.
+    path: Path
+    """The directory of the store."""
+    options: StoreOptions
+    """Every setting, defaults included."""
+    clock: Clock
+    """The source of the time."""
+    stats: StoreStats
+    """The counters of the store; a plug-in adds to them what the engine does not see."""
+    arrival_listener: ArrivalListener
+    """Passes arrivals on to every listener of the store, for messages that a plug-in makes
+    readable by itself."""
+
+
+class EngineWrapper:
+    """An engine that passes everything on to the one it wraps.
 
     Thread-safety: methods are called by any thread.
     """
@@ -132,7 +153,18 @@ class PluginMessageStore:
         )
 
 
-Factory = Callable[[Engine], Engine]
+class PluginMessageStore(EngineWrapper):
+    """A plug-in that changes nothing; override what is to be different.
+
+    Compat: AbstractPluginMessageStore.
+    """
+
+    def __init__(self, inner: Engine, context: PlugInContext) -> None:
+        super().__init__(inner)
+        self.context = context
+
+
+Factory = Callable[[Engine, PlugInContext], Engine]
 
 
 def find_plug_ins(paths: Sequence[str]) -> list[tuple[str, Factory]]:
@@ -144,7 +176,7 @@ def find_plug_ins(paths: Sequence[str]) -> list[tuple[str, Factory]]:
     return [(path, _find(path)) for path in paths]
 
 
-def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]]) -> Engine:
+def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]], context: PlugInContext) -> Engine:
     """Put wrappers around an engine, the first outermost.
 
     Raises:
@@ -152,25 +184,22 @@ def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]]) -> Engine:
     """
     for path, factory in reversed(plug_ins):
         try:
-            engine = factory(engine)
-        except Exception as error:  # whatever a stranger's code raises stops the start
-            raise _refuse(path, f"cannot be made: {error!r}") from error
+            engine = factory(engine, context)
+        except Exception as error:  # whatever the code of a plug-in raises stops the start
+            raise _refuse(f"{path} cannot be made: {error!r}") from error
     return engine
 
 
 def _find(path: str) -> Factory:
-    module_name, _, class_name = path.rpartition(".")
-    if not module_name:
-        raise _refuse(path, "wanted a dotted path such as package.module.Class")
     try:
-        found: object = getattr(import_module(module_name), class_name)
-    except Exception as error:  # importing runs a stranger's code
-        raise _refuse(path, f"cannot be loaded: {error!r}") from error
+        found = find_object(path)
+    except ConfigError as error:
+        raise _refuse(str(error)) from error.__cause__
     if not callable(found):
-        raise _refuse(path, f"is {type(found).__name__}, not a class that takes an engine")
+        raise _refuse(f"{path} is {type(found).__name__}, not a class that takes an engine")
     factory: Factory = found
     return factory
 
 
-def _refuse(path: str, reason: str) -> ConfigError:
-    return ConfigError(f"messageStorePlugIn: {path} {reason}")
+def _refuse(reason: str) -> ConfigError:
+    return ConfigError(f"messageStorePlugIn: {reason}")

@@ -1,15 +1,18 @@
 """Where all mapped files come from."""
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from rocketlake.clock import Clock
-from rocketlake.errors import FlushFailedError
+from rocketlake.errors import FlushFailedError, RocketLakeError
 from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.ops import FileOps
+
+log = logging.getLogger(__name__)
 
 
 class MappedFileFactory(Protocol):
@@ -25,7 +28,10 @@ class MappedFileFactory(Protocol):
 
 
 class MappedFileMaker:
-    """Makes files of one family; those it creates get a write buffer while `lend` has one."""
+    """Makes files of one family; those it creates get a write buffer while `lend` has one.
+
+    A file that `kind`, a subclass of MappedFile, cannot make is made as a MappedFile.
+    """
 
     def __init__(
         self,
@@ -33,11 +39,14 @@ class MappedFileMaker:
         clock: Clock,
         traits: FileTraits = LOG_FILES,
         lend: Callable[[], WriteBuffer | None] | None = None,
+        *,
+        kind: type[MappedFile] = MappedFile,
     ) -> None:
         self._ops = ops
         self._clock = clock
         self._traits = traits
         self._lend = lend
+        self._kind = kind
         self._guard = threading.Lock()
         self._unsynced: set[Path] = set()  # directories with names that are not on the disk
 
@@ -49,10 +58,9 @@ class MappedFileMaker:
         """
         named = set() if self._traits.is_durable else self._named_by(place.path)
         self._ops.mkdirs(place.path.parent, is_durable=self._traits.is_durable)
-        file = MappedFile(self._ops, self._clock, place, self._traits)
         lent = self._lend() if self._lend is not None else None
         try:
-            file.create(lent)
+            file = self._created(place, lent)
         except BaseException:
             if lent is not None:
                 lent.give_back()
@@ -64,7 +72,34 @@ class MappedFileMaker:
 
     def open(self, place: FilePlace) -> MappedFile:
         """Take a file that exists, full as far as anybody knows; it is mapped when it is needed."""
+        return self._make(place, self._kind)
+
+    def _created(self, place: FilePlace, lent: WriteBuffer | None) -> MappedFile:
+        file = self._make(place, self._kind)
+        if type(file) is MappedFile:
+            file.create(lent)
+            return file
+        try:
+            file.create(lent)
+        except RocketLakeError:
+            raise  # Why: a full disk is full for every class
+        except Exception as error:  # noqa: BLE001 - whatever the code of another class raises
+            self._note_default(place, error)
+            self._ops.unlink(place.path)
+            file = self._make(place, MappedFile)
+            file.create(lent)
+        return file
+
+    def _make(self, place: FilePlace, kind: type[MappedFile]) -> MappedFile:
+        if kind is not MappedFile:
+            try:
+                return kind(self._ops, self._clock, place, self._traits)
+            except Exception as error:  # noqa: BLE001 - whatever the code of another class raises
+                self._note_default(place, error)
         return MappedFile(self._ops, self._clock, place, self._traits)
+
+    def _note_default(self, place: FilePlace, error: Exception) -> None:
+        log.warning("MappedFile used path=%s class=%s reason=%r", place.path, self._kind, error)
 
     def sync_names(self) -> None:
         """Have the names of all files made so far on the disk, and those of their directories.

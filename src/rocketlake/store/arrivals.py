@@ -1,10 +1,33 @@
 """Arrivals: the messages of one dispatch round, each made when somebody looks at it."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
-from rocketlake.store.ports import Arrival
+from rocketlake.store.ports import Arrival, ArrivalListener
 from rocketlake.store.unit_builder import Round
+
+log = logging.getLogger(__name__)
+
+
+def tell_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) -> None:
+    """Tell every listener; one that raises is logged, and the others are told."""
+    for listener in listeners:
+        try:
+            listener.arrived(arrivals)
+        except Exception:  # a listener's fault must not stop dispatch
+            log.exception("arrival listener failed listener=%r", listener)
+
+
+class ArrivalRelay:
+    """An ArrivalListener that passes arrivals on to all listeners of a list, as it is then."""
+
+    def __init__(self, listeners: Sequence[ArrivalListener]) -> None:
+        self._listeners = listeners
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Tell every listener, in the caller's thread."""
+        tell_all(self._listeners, arrivals)
 
 
 class Arrivals(Sequence[Arrival]):

@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 from rocketlake.clock import Clock
 from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file import MappedFile
+from rocketlake.files.mapped_file_class import find_mapped_file_class
 from rocketlake.files.mapped_file_factory import MappedFileFactory, MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue, QueuePaths
 from rocketlake.files.ops import FileOps
@@ -186,7 +187,9 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
         size = options.mapped_file_size_commit_log
         pool = WriteBufferPool(base.ops, count=options.transient_store_pool_size, size=size)
     lend = pool.borrow if pool is not None else None
-    factory = base.factory or MappedFileMaker(base.ops, clock, LOG_FILES, lend)
+    factory = base.factory or MappedFileMaker(
+        *(base.ops, clock, LOG_FILES, lend), kind=find_mapped_file_class(options.mapped_file_class)
+    )
     preallocator = Preallocator(
         factory,
         stock=pool if options.fast_fail_if_no_buffer_in_store_pool else None,

@@ -24,7 +24,7 @@ from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.service import BackgroundService
 from rocketlake.format.dispatch import dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
-from rocketlake.store.arrivals import Arrivals
+from rocketlake.store.arrivals import Arrivals, tell_all
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
 from rocketlake.store.role import Role
@@ -416,11 +416,7 @@ class Dispatcher(BackgroundService):
             self._tell(Arrivals(records))
 
     def _tell(self, arrivals: Arrivals) -> None:
-        for listener in self.listeners:
-            try:
-                listener.arrived(arrivals)
-            except Exception:  # a listener's fault must not stop dispatch
-                log.exception("arrival listener failed listener=%r", listener)
+        tell_all(self.listeners, arrivals)
 
     def _note_failure(self, error: RocketLakeError, *, is_asked: bool) -> None:
         # Why: a read that asks for a round does not make puts be refused earlier.

@@ -100,7 +100,12 @@ class TopicCatalog(Protocol):
 
 
 class PutHook(Protocol):
-    """Looks at a message before it is put (PutMessageHook). Called by the thread that puts."""
+    """Looks at a message before it is put (PutMessageHook). Called by the thread that puts.
+
+    A batch is shown as a whole to hooks that have `before_put_batch(batch)`, which answers as
+    `before_put` does, with another BatchRequest in place of another AppendRequest. What a hook
+    raises is raised by the put.
+    """
 
     @property
     def name(self) -> str:
@@ -129,7 +134,8 @@ class DispatchSlice:
 class CustomDispatcher(Protocol):
     """Builds something from the log (CommitLogDispatcher). Called by the dispatch thread.
 
-    After a crash it sees records again that it has seen before.
+    After a crash it sees records again that it has seen before. What it raises stops dispatch: the
+    same records are dispatched again, to every dispatcher, until it takes them.
     """
 
     def dispatch(self, records: DispatchSlice) -> None:

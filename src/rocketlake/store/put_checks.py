@@ -3,7 +3,7 @@
 A check answers with a receipt, which ends the put, or with None.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from rocketlake.format import layout
@@ -24,7 +24,7 @@ from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutSta
 from rocketlake.store.frames import FrameMaker
 from rocketlake.store.light_queues import may_fan_out, refused_names
 from rocketlake.store.options import CompatVersion, StoreOptions
-from rocketlake.store.ports import TopicCatalog
+from rocketlake.store.ports import PutHook, TopicCatalog
 
 TOPIC_MAX: Final = 127
 RETRY_TOPIC_MAX: Final = 255
@@ -34,6 +34,17 @@ _NAME_WORDS: Final = (
     f"the name of a queue has at most {QUEUE_NAME_SIZE_MAX} bytes and no '/' or NUL, and is not"
     " '.' or '..'"
 )
+
+
+def show_batch(hooks: Iterable[PutHook], batch: BatchRequest) -> BatchRequest | PutReceipt:
+    """Show a batch to the hooks that look at batches; return what is put, or a refusal."""
+    for hook in hooks:
+        look = getattr(hook, "before_put_batch", None)
+        answer: BatchRequest | PutReceipt | None = look(batch) if look is not None else None
+        if isinstance(answer, PutReceipt):
+            return answer
+        batch = answer or batch
+    return batch
 
 
 def refuse(status: PutStatus, reason: str) -> PutReceipt:

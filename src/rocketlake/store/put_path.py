@@ -398,9 +398,10 @@ class Putter:
         refused = self.check_before(batch.topic)
         if refused is None and batch.wait:
             refused = self._check_replicas()
-        if refused is not None:
-            return refused
-        return self._batches.append(batch, self.slot(batch.topic, batch.queue_id))
+        asked = refused or put_checks.show_batch(self._hooks, batch)
+        if isinstance(asked, PutReceipt):
+            return asked
+        return self._batches.append(asked, self.slot(asked.topic, asked.queue_id))
 
     def check_before(self, topic: str, *, is_message: bool = False) -> PutReceipt | None:
         """Look at the store first, then at the topic [checkBeforePutMessage]."""

@@ -1,19 +1,30 @@
 """Wrappers around an engine: found by name, the first outermost, refused by name."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from embedded_fakes import MemoryEngine
 
-from rocketlake.embedded.plug_ins import PluginMessageStore, find_plug_ins, wrap
+from rocketlake.clock import SystemClock
+from rocketlake.embedded.plug_ins import PlugInContext, PluginMessageStore, find_plug_ins, wrap
 from rocketlake.errors import ConfigError
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest, PutStatus
+from rocketlake.store.arrivals import ArrivalRelay
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.stats import StoreStats
 
 CALLS: list[str] = []
+CONTEXT = PlugInContext(
+    path=Path("store"),
+    options=StoreOptions(),
+    clock=SystemClock(),
+    stats=StoreStats(0),
+    arrival_listener=ArrivalRelay([]),
+)
 
 
 class Outer(PluginMessageStore):
@@ -33,7 +44,7 @@ class Silent(PluginMessageStore):
 
 
 class Broken(PluginMessageStore):
-    def __init__(self, inner):
+    def __init__(self, inner, context):
         raise RuntimeError("no licence")
 
 
@@ -52,7 +63,7 @@ def plug_ins(text: str):
 
 def test_first_is_outermost():
     engine = MemoryEngine()
-    wrapped = wrap(engine, plug_ins("my_plug_ins.Outer, my_plug_ins.Inner"))
+    wrapped = wrap(engine, plug_ins("my_plug_ins.Outer, my_plug_ins.Inner"), CONTEXT)
     assert wrapped.put_plain(Message(topic="t", body=b"x"), 0).status is PutStatus.PUT_OK
     assert CALLS == ["outer", "inner"]
     assert wrapped.put_plain_async(Message(topic="t", body=b"x"), 0).result().is_ok
@@ -61,7 +72,7 @@ def test_first_is_outermost():
 
 def test_base_class_passes_everything_on():
     engine = MemoryEngine()
-    wrapped = wrap(engine, plug_ins("my_plug_ins.Silent"))
+    wrapped = wrap(engine, plug_ins("my_plug_ins.Silent"), CONTEXT)
     receipt = wrapped.put_plain(Message(topic="orders", body=b"x", keys=["k"]), 0)
     assert wrapped.queue_bounds(QueueKey("orders", 0)) == (0, 1)
     found = wrapped.get(GetRequest(topic="orders", queue_id=0, offset=0)).messages
@@ -79,7 +90,7 @@ def test_base_class_passes_everything_on():
 
 def test_no_plug_ins_leave_the_engine_as_it_is():
     engine = MemoryEngine()
-    assert wrap(engine, plug_ins("")) is engine
+    assert wrap(engine, plug_ins(""), CONTEXT) is engine
 
 
 @pytest.mark.parametrize(
@@ -99,4 +110,4 @@ def test_plug_in_that_cannot_be_loaded_is_named(path, words):
 def test_plug_in_that_cannot_be_made_is_named():
     found = plug_ins("my_plug_ins.Broken")
     with pytest.raises(ConfigError, match=r"my_plug_ins\.Broken cannot be made: .*no licence"):
-        wrap(MemoryEngine(), found)
+        wrap(MemoryEngine(), found, CONTEXT)

@@ -35,7 +35,7 @@ RELEASES = {"5.3": "5.3.3", "4.9": "4.9.7", "4.6": "4.6.0"}
 
 OWN = {
     *("compatVersion", "storeHost", "autoDeleteEnable", "diskRatioEnable"),
-    *("diskFreeCleanBytes", "diskFreeRefuseBytes"),
+    *("diskFreeCleanBytes", "diskFreeRefuseBytes", "mappedFileClass"),
 }
 AFTER_5_3_3 = {"enableLmqQuota", "enableRunningFlagsInFlush", "writeWithoutMmap"}
 OF_THE_MACHINE = {"storePathRootDir", "storePathCommitLog"}  # unset: below the directory opened

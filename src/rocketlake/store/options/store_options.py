@@ -273,6 +273,8 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """How often a half message is asked about before it is dropped."""
     message_store_plug_in: str = ""
     """Wrappers around the store, as dotted paths separated by commas; the first is outermost."""
+    mapped_file_class: str = ""
+    """Class of the log's files, as a dotted path: a subclass of MappedFile. Not a RocketMQ key."""
 
     # --- delay ----------------------------------------------------------------------------------
     message_delay_level: str = DEFAULT_DELAY_LEVELS

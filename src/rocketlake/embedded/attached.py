@@ -1,0 +1,70 @@
+"""Attached: the hooks, listeners and dispatchers that a program gives to the store it opens."""
+
+from collections.abc import Iterable, Sequence
+from typing import Self, TypeVar
+
+from msgspec import Struct
+
+from rocketlake.errors import ConfigError
+from rocketlake.store.message_store import MessageStore
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
+
+Part = TypeVar("Part")
+
+
+class Attached(Struct, frozen=True):
+    """What a program attaches to a store."""
+
+    hooks: tuple[PutHook, ...] = ()
+    arrival_listeners: tuple[ArrivalListener, ...] = ()
+    dispatchers: tuple[CustomDispatcher, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        hooks: Sequence[PutHook],
+        arrival_listeners: Sequence[ArrivalListener],
+        dispatchers: Sequence[CustomDispatcher],
+        *,
+        read_only: bool = False,
+    ) -> Self:
+        """Check the arguments of `open_store`.
+
+        Raises:
+            ConfigError: one of them is no sequence, an item lacks its method, or there is one
+                although the store is only read.
+        """
+        found = cls(
+            _checked("hooks", hooks, "before_put"),
+            _checked("arrival_listeners", arrival_listeners, "arrived"),
+            _checked("dispatchers", dispatchers, "dispatch"),
+        )
+        if read_only and found != cls():
+            raise ConfigError("hooks, arrival_listeners, dispatchers: not with read_only")
+        return found
+
+    def attach_early(self, engine: MessageStore) -> None:
+        """Attach what must see what a start does: dispatchers get the records it dispatches."""
+        for dispatcher in self.dispatchers:
+            engine.add_dispatcher(dispatcher)
+
+    def attach(self, engine: MessageStore) -> None:
+        """Attach the rest to a store that was started, before the store's own hooks and listeners.
+
+        Order: a hook sees a delayed message before it becomes one of a schedule topic.
+        """
+        for hook in self.hooks:
+            engine.add_hook(hook)
+        for listener in self.arrival_listeners:
+            engine.add_listener(listener)
+
+
+def _checked(argument: str, parts: Iterable[Part], method: str) -> tuple[Part, ...]:
+    try:
+        found = tuple(parts)
+    except TypeError as error:
+        raise ConfigError(f"{argument} = {parts!r}: wanted a list of objects") from error
+    for part in found:
+        if not callable(getattr(part, method, None)):
+            raise ConfigError(f"{argument}: {part!r} has no method {method}")
+    return found
