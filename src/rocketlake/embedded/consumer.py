@@ -63,8 +63,11 @@ class Consumer(Closing):
         progress: Progress,
         *,
         clock: Clock,
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_left` is told when the consumer has left its group."""
         self._plan = plan
+        self._on_left = on_left
         self._division = division
         self._reader = reader
         self._clock = clock
@@ -99,6 +102,7 @@ class Consumer(Closing):
             return
         with self._lock:
             self._division.leave(self._intake.member)
+        self._on_left()
 
     @property
     def is_closed(self) -> bool:

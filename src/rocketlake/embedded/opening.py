@@ -28,6 +28,7 @@ from rocketlake.embedded.plug_ins import PlugInContext, find_plug_ins, wrap
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
 from rocketlake.embedded.shaping import kept_options, log_paths, preset_of, settle_options
+from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper, bring_back_progress
 from rocketlake.embedded.topics import TopicDesk
@@ -36,7 +37,6 @@ from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format import names
 from rocketlake.metadata.book import Place
-from rocketlake.metadata.filter_book import FilterBook
 from rocketlake.metadata.group_book import GroupBook
 from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
@@ -297,6 +297,11 @@ def _open_shielded(
         worker=worker,
     )
     engine = MessageStore(base)
+    filters = SharedFilters(place, options, is_outside=is_outside)
+    bits = filters.dispatcher()
+    if bits is not None:
+        # Order: before the start, which makes units too.
+        engine.add_dispatcher(bits, is_first=True)
     opening.attached.attach_early(engine)
     engine.start(opening.on_progress)
     with ExitStack() as undo:
@@ -312,7 +317,7 @@ def _open_shielded(
         door = _make_door(engine, outer, outside)
         parts = _make_parts(
             *(engine, door),
-            book=catalog.book,
+            tables=(catalog.book, filters),
             place=place,
             worker=worker,
             delivers=opening.delivers,
@@ -348,12 +353,13 @@ def _make_parts(
     engine: MessageStore,
     door: StoreDoor,
     *,
-    book: TopicBook,
+    tables: tuple[TopicBook, SharedFilters],
     place: Place,
     worker: ShieldedWorker,
     delivers: bool,
 ) -> StoreParts:
     options, root = engine.options, engine.directory.root
+    book, filters = tables
     has_light = options.enable_lmq and options.enable_multi_dispatch
     offsets = (LightOffsetBook if has_light else OffsetBook).load(
         structs.replace(place, flush_log=engine.sync)
@@ -366,23 +372,18 @@ def _make_parts(
     recovery = engine.recovery
     assert recovery is not None, "the engine was started"
     notes = bring_back_progress(offsets, delay, recovery.queue_offsets)
-    if options.enable_calc_filter_bit_map:
-        # Imported here: SQL92 needs a grammar, which takes long to import.
-        from rocketlake.embedded.filter_bits import make_filter_bits  # noqa: PLC0415
-
-        bits = make_filter_bits(FilterBook.load(place), options)
-        engine.add_dispatcher(bits, is_first=True)
     engine.add_hook(delay.hook)
     engine.add_listener(delay)
     engine.add_listener(groups)
     group_book = GroupBook.load(place)
-    books = [book, offsets, group_book]
+    books = [book, offsets, group_book, filters.book]
     keeper = TableKeeper(books, interval_ms=options.flush_consumer_offset_interval)
     return StoreParts(
         core=engine,
         desk=desk,
         offsets=offsets,
         groups=groups,
+        filters=filters,
         # Order: no more topics, no more deliveries, then the tables for the last time.
         parts=(desk, delay, keeper) if delivers else (desk, keeper),
         gauges=lambda: _delay_gauges(delay),

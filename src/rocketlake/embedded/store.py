@@ -3,14 +3,16 @@
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rocketlake.closing import Closing
 from rocketlake.embedded.checks import check_group
 from rocketlake.embedded.consumer import Consumer
+from rocketlake.embedded.division import Division
 from rocketlake.embedded.groups import Groups
 from rocketlake.embedded.plan import ConsumerPlan, Start, parse_queues, parse_start
 from rocketlake.embedded.ports import Engine
@@ -18,6 +20,7 @@ from rocketlake.embedded.reading import Reading
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.sending import Sender
 from rocketlake.embedded.sending_back import back_request
+from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.topics import TopicDesk, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
@@ -57,6 +60,7 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     desk: TopicDesk
     offsets: OffsetBook
     groups: Groups
+    filters: SharedFilters
     parts: tuple[Part, ...] = ()
     """What is closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
@@ -93,6 +97,7 @@ class Store(Sender, Reading, Closing):
         self._parts = parts
         self._offsets = parts.offsets
         self._groups = parts.groups
+        self._filters = parts.filters
         self._is_open = True
         self._life = threading.Lock()
         self._pid = os.getpid()
@@ -326,8 +331,19 @@ class Store(Sender, Reading, Closing):
         )
         division = self._groups.division(group, topic)
         self._parts.note_group(group)
+        plan = structs.replace(plan, selection=self._filters.join(group, topic, plan.selection))
         clock = self._engine.clock
-        return Consumer(plan, division, self._engine, self._offsets, clock=clock)
+        return Consumer(
+            *(plan, division, self._engine, self._offsets),
+            clock=clock,
+            on_left=lambda: self._note_left(division),
+        )
+
+    def _note_left(self, division: Division) -> None:
+        """End the filter of a group that has no consumer of a topic any more."""
+        if division.member_count == 0:
+            with suppress(StoreClosedError):  # every filter counts as ended after the next start
+                self._filters.leave(division.group, division.topic)
 
     def reset_offsets(self, group: str, topic: str, to: Start | Mapping[int, int]) -> None:
         """Let a group go on elsewhere: at the first or last message, at a time, or at offsets.

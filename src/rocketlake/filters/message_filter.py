@@ -115,6 +115,14 @@ class TagMessageFilter:
         return f"TagMessageFilter({sorted(self._tags)})"
 
 
+class BitTest(Protocol):
+    """Looks at the bits beside a unit. Called by any thread that reads."""
+
+    def is_hit(self, bits: UnitBits) -> bool:
+        """Tell whether a subscription may want the message with these bits."""
+        ...
+
+
 class SubscriptionBits(Struct, frozen=True, kw_only=True):
     """Which bits of a bitmap belong to a subscription, and since when they are set for it."""
 
@@ -141,7 +149,7 @@ class SqlMessageFilter:
     hashes: Final = None
     is_told_by_hash: Final = False
 
-    def __init__(self, expression: SqlFilter, bits: SubscriptionBits | None = None) -> None:
+    def __init__(self, expression: SqlFilter, bits: BitTest | None = None) -> None:
         self.expression = expression
         self._bits = bits
 

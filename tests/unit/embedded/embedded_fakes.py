@@ -12,6 +12,7 @@ from rocketlake.embedded.consumer import Consumer
 from rocketlake.embedded.groups import Groups
 from rocketlake.embedded.plan import ConsumerPlan
 from rocketlake.embedded.selection import parse_selection
+from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper
 from rocketlake.embedded.topics import TopicDesk
@@ -398,7 +399,15 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
     desk.on_change = groups.topic_changed
     engine.listeners.append(groups)
     keeper = TableKeeper([book, offsets], interval_ms=5000)
-    parts = StoreParts(desk=desk, offsets=offsets, groups=groups, parts=(keeper,), worker=worker)
+    filters = SharedFilters(place, engine.options)
+    parts = StoreParts(
+        desk=desk,
+        offsets=offsets,
+        groups=groups,
+        filters=filters,
+        parts=(keeper,),
+        worker=worker,
+    )
     return Store(engine, parts, path=config_dir)
 
 
