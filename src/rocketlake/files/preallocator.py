@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 WAIT_S: Final = 5.0
 RETRY_S: Final = 0.5
 _DISCARD_AFTER_MS: Final = 1000
+_SLOW_NS: Final = 10_000_000
 
 
 class BufferStock(Protocol):
@@ -69,6 +71,8 @@ class Preallocator(BackgroundService):
         self._warm_up = warm_up
         self._wait_s = wait_s
         self._retry_s = retry_s
+        self.note_made: Callable[[int], None] = lambda _: None
+        """Is told how many nanoseconds the making of each file took."""
         self._change = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._error: RocketLakeError | None = None
@@ -193,7 +197,7 @@ class Preallocator(BackgroundService):
     def _fulfil(self, request: "_Request") -> bool:
         place = request.place
         try:
-            file = self._factory.create(place)
+            file = self._make(place)
             try:
                 self._warm(file, request)
             except RocketLakeError:
@@ -218,6 +222,15 @@ class Preallocator(BackgroundService):
         else:
             file.destroy(_DISCARD_AFTER_MS)
         return True
+
+    def _make(self, place: FilePlace) -> MappedFile:
+        began = perf_counter_ns()
+        file = self._factory.create(place)
+        took_ns = perf_counter_ns() - began
+        self.note_made(took_ns)
+        if took_ns > _SLOW_NS:
+            log.info("file made slowly path=%s took_ms=%d", place.path, took_ns // 1_000_000)
+        return file
 
     def _warm(self, file: MappedFile, request: "_Request") -> None:
         if self._warm_up is not None:

@@ -30,6 +30,7 @@ from rocketlake.store.flush import (
     QueueFlush,
     Reached,
     Rhythm,
+    StepTimes,
 )
 from rocketlake.store.handshake import Handshake
 from rocketlake.store.index_catch_up import IndexCatchUp
@@ -48,6 +49,7 @@ from rocketlake.store.retention.service import Retention, RetentionParts
 from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
 from rocketlake.store.server_put import FieldPutter, NonBlockingPutter
+from rocketlake.store.slow_steps import SlowSteps
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.stats_sampler import StatsSampler
 from rocketlake.store.unit_builder import UnitBuilder
@@ -133,7 +135,8 @@ def assemble(base: Base) -> Parts:
     stats = StoreStats(clock.now_ms())
     is_4x = options.compat_version.is_4x
     checkpoint = StoreCheckpoint(base.ops, base.directory.root, is_4x=is_4x)
-    log_parts = make_log(base, checkpoint, flags)
+    SlowSteps(clock).watch(stats)
+    log_parts = make_log(base, checkpoint, flags, stats)
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
     handshake = Handshake(base.ops, base.directory.root)
@@ -179,8 +182,10 @@ def assemble(base: Base) -> Parts:
 # --- the log -------------------------------------------------------------------------------------
 
 
-def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> LogParts:
-    """Make the log and who flushes it."""
+def make_log(
+    base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags, stats: StoreStats
+) -> LogParts:
+    """Make the log and what flushes it."""
     options, clock = base.options, base.clock
     pool = None
     if options.uses_write_buffers:
@@ -196,6 +201,7 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
         warm_up=_warm_up(options),
         is_daemon=True,
     )
+    preallocator.note_made = stats.create.add
     files = MappedFileQueue(
         *(base.ops, clock, factory, base.paths),
         file_size=options.mapped_file_size_commit_log,
@@ -218,6 +224,7 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
         # Compat: as in CommitLog#getConfirmOffset of 5.3.
         log.confirms_flushed = is_sync and not options.compat_version.is_4x
     flusher = _make_flusher(base, files, poison, checkpoint)
+    flusher.times = StepTimes(stats.flush.add, stats.commit.add)
     commit = None
     if pool is not None:
         rhythm = Rhythm.of_ms(
@@ -226,6 +233,7 @@ def make_log(base: Base, checkpoint: StoreCheckpoint, flags: RunningFlags) -> Lo
             options.commit_commit_log_least_pages,
         )
         commit = BufferCommit(files, flusher.wakeup, rhythm=rhythm, clock=clock)
+        commit.times = flusher.times
     return LogParts(log, files, preallocator, pool, feeder, poison, flusher, commit)
 
 

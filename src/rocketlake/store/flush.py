@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic, sleep
+from time import monotonic, perf_counter_ns, sleep
 from typing import Final, Protocol, Self
 
 from msgspec import Struct
@@ -81,6 +81,34 @@ class Rhythm(Struct, frozen=True):
         return cls(interval_ms / 1000, thorough_ms / 1000, least_pages)
 
 
+class StepTimes(Struct, frozen=True):
+    """Flushes and commits files, and counts the time of those that moved something."""
+
+    note_flush: Callable[[int], None] = lambda _: None
+    """Is told the nanoseconds of a flush."""
+    note_commit: Callable[[int], None] = lambda _: None
+
+    def flush_one(self, files: MappedFileQueue, least_pages: int) -> bool:
+        """Flush one file; tell whether something moved.
+
+        Raises:
+            FlushFailedError: the bytes may not be on the disk.
+        """
+        began = perf_counter_ns()
+        has_moved = files.flush(least_pages)
+        if has_moved:
+            self.note_flush(perf_counter_ns() - began)
+        return has_moved
+
+    def commit_one(self, files: MappedFileQueue, least_pages: int) -> bool:
+        """Commit the write buffer of one file; tell whether something moved."""
+        began = perf_counter_ns()
+        has_moved = files.commit(least_pages)
+        if has_moved:
+            self.note_commit(perf_counter_ns() - began)
+        return has_moved
+
+
 class FlushWait:
     """One put that waits for an offset to be on the disk."""
 
@@ -147,6 +175,7 @@ class _Flusher(BackgroundService):
         self._files = files
         self._poison = poison
         self._note_flush = note_flush
+        self.times = StepTimes()
 
     def flush_all(self) -> None:
         """Have everything appended so far on the disk, in the caller's thread.
@@ -163,9 +192,9 @@ class _Flusher(BackgroundService):
         files = self._files
         try:
             # Order: bytes in write buffers first become the file's.
-            while files.committed_where < end and files.commit(0):
+            while files.committed_where < end and self.times.commit_one(files, 0):
                 pass
-            while files.flushed_where < end and files.flush(0):
+            while files.flushed_where < end and self.times.flush_one(files, 0):
                 pass
         except FlushFailedError as error:
             self._poison.take(error)
@@ -347,7 +376,8 @@ class PeriodicFlush(_Flusher):
         if is_thorough:
             self._thorough_at_s = now_s
         try:
-            while self._files.flush(0 if is_thorough else self._rhythm.least_pages):
+            least_pages = 0 if is_thorough else self._rhythm.least_pages
+            while self.times.flush_one(self._files, least_pages):
                 pass
         except FlushFailedError as error:
             self._poison.take(error)
@@ -373,6 +403,7 @@ class BufferCommit(BackgroundService):
         clock: Clock,
     ) -> None:
         super().__init__("rocketlake-commit", is_daemon=True)
+        self.times = StepTimes()
         self._files = files
         self._wake_flush = wake_flush
         self._clock = clock
@@ -388,7 +419,8 @@ class BufferCommit(BackgroundService):
         now_s = self._clock.monotonic_s()
         is_thorough = now_s >= self._thorough_at_s + self._rhythm.thorough_s
         has_moved = False
-        while self._files.commit(0 if is_thorough else self._rhythm.least_pages):
+        least_pages = 0 if is_thorough else self._rhythm.least_pages
+        while self.times.commit_one(self._files, least_pages):
             has_moved = True
         if is_thorough or has_moved:
             self._thorough_at_s = now_s
@@ -397,7 +429,7 @@ class BufferCommit(BackgroundService):
 
     def run_last(self) -> None:
         """Commit what is left."""
-        while self._files.commit(0):
+        while self.times.commit_one(self._files, 0):
             pass
 
 

@@ -12,7 +12,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -46,7 +46,10 @@ class Latency:
     last whole minute.
     """
 
-    __slots__ = ("_before", "_slow", "coarse_window", "counts", "max_ns", "window")
+    __slots__ = (
+        *("_before", "_on_slow", "_slow", "_slow_ns"),
+        *("coarse_window", "counts", "max_ns", "window"),
+    )
 
     def __init__(self) -> None:
         self.counts = [0] * _FINE_BUCKETS
@@ -55,6 +58,12 @@ class Latency:
         self.max_ns = 0
         self._slow = [0] * len(_BUCKET_NAMES)  # nothing in the first: it is what the others leave
         self._before = ([0] * _FINE_BUCKETS, [0] * len(_BUCKET_NAMES))
+        self._slow_ns = 0
+        self._on_slow: Callable[[int], None] | None = None
+
+    def watch(self, slow_ns: int, on_slow: Callable[[int], None]) -> None:
+        """Have a function called with each time above a limit, by the thread that counts it."""
+        self._slow_ns, self._on_slow = slow_ns, on_slow
 
     def add(self, elapsed_ns: int, weight: int = 1) -> None:
         """Count one time, or so many like it; what ran backwards counts as none."""
@@ -66,6 +75,8 @@ class Latency:
         self.counts[index] += weight
         if elapsed_ns >= _NS_PER_MS:
             self._slow[bisect_right(_BUCKET_ENDS_MS, elapsed_ns // _NS_PER_MS)] += weight
+            if self._on_slow is not None and elapsed_ns > self._slow_ns:
+                self._on_slow(elapsed_ns)
         # Why: no call to max(), which costs as much as the rest.
         if elapsed_ns > self.max_ns:  # noqa: PLR1730
             self.max_ns = elapsed_ns
@@ -196,7 +207,7 @@ class StoreStats:
     """Counters of one store (StoreStatsService). `sample` belongs to one thread."""
 
     __slots__ = (
-        *("boot_ms", "topics", "put", "lock", "copy", "get"),
+        *("boot_ms", "topics", "put", "lock", "copy", "get", "flush", "commit", "create"),
         *("put_failed_count", "get_found_count", "get_miss_count", "get_transferred_count"),
         *("corrupt_count", "dispatch_buffer_max", "_samples", "_window_began_ms"),
     )
@@ -208,6 +219,9 @@ class StoreStats:
         self.lock = Latency()
         self.copy = Latency()
         self.get = Latency()
+        self.flush = Latency()  # of a file of the log
+        self.commit = Latency()  # of a write buffer to its file
+        self.create = Latency()  # of a new file of the log
         self.put_failed_count = 0
         self.get_found_count = 0
         self.get_miss_count = 0
@@ -270,6 +284,8 @@ class StoreStats:
         self._window_began_ms = now_ms
         for latency in (self.put, self.lock, self.copy, self.get):
             latency.close_window()
+        for latency in (self.flush, self.commit, self.create):
+            latency.close_window()
         if any(self.put.window) or any(self.get.window):
             log.info(
                 "store rates put_tps=%s get_found_tps=%s get_miss_tps=%s put_times=%s",
@@ -321,6 +337,9 @@ class StoreStats:
             **_latency_info("lock", self.lock),
             **_latency_info("copy", self.copy),
             **_latency_info("get", self.get),
+            **_step_info("flush", self.flush),
+            **_step_info("commit", self.commit),
+            **_step_info("create", self.create),
             "getMessageTimesTotalFound": str(self.get_found_count),
             "getMessageTimesTotalMiss": str(self.get_miss_count),
             "getMessageTransferredMsgCount": str(self.get_transferred_count),
@@ -341,6 +360,14 @@ def _latency_info(name: str, latency: Latency) -> dict[str, str]:
     return {
         f"{name}Latency{digits}": f"{latency.window_quantile_ms(share):.2f}"
         for digits, share in shares
+    }
+
+
+def _step_info(name: str, latency: Latency) -> dict[str, str]:
+    return {
+        **_latency_info(name, latency),
+        f"{name}Times": str(latency.total),
+        f"{name}TimeMax": str(latency.max_ns // _NS_PER_MS),
     }
 
 
@@ -380,6 +407,10 @@ class SparseLog:
 
     def warning(self, kind: Hashable, message: str, *arguments: object) -> None:
         """Log a warning, or count it among those left out."""
+        self.log(logging.WARNING, kind, message, *arguments)
+
+    def log(self, level: int, kind: Hashable, message: str, *arguments: object) -> None:
+        """Log at a level, or count what was to be logged among what was left out."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             known = self._kinds.get(kind)
@@ -388,10 +419,10 @@ class SparseLog:
                 known.message, known.arguments = message, arguments
                 return
             left_out = known.left_out if known is not None else 0
-            forgotten = self._remember(kind, now_s)
+            forgotten = self._remember(kind, now_s, level)
         if forgotten is not None:
-            self._tell(forgotten.message, forgotten.arguments, forgotten.left_out)
-        self._tell(message, arguments, left_out)
+            self._tell_left(forgotten)
+        self._tell(level, message, arguments, left_out)
 
     def close(self) -> None:
         """Log what was left out and not told yet."""
@@ -399,29 +430,33 @@ class SparseLog:
             kinds = [kind for kind in self._kinds.values() if kind.left_out]
             self._kinds.clear()
         for kind in kinds:
-            self._tell(kind.message, kind.arguments, kind.left_out)
+            self._tell_left(kind)
 
-    def _remember(self, kind: Hashable, now_s: float) -> "_Kind | None":
+    def _remember(self, kind: Hashable, now_s: float, level: int) -> "_Kind | None":
         """Begin an interval; return the oldest kind if it had to go and has something to tell."""
         self._kinds.pop(kind, None)
         oldest = None
         if len(self._kinds) >= self._kinds_max:
             oldest = self._kinds.pop(next(iter(self._kinds)))
-        self._kinds[kind] = _Kind(now_s + self._interval_s)
+        self._kinds[kind] = _Kind(now_s + self._interval_s, level)
         return oldest if oldest is not None and oldest.left_out else None
 
-    def _tell(self, message: str, arguments: tuple[object, ...], left_out: int) -> None:
+    def _tell_left(self, kind: "_Kind") -> None:
+        self._tell(kind.level, kind.message, kind.arguments, kind.left_out)
+
+    def _tell(self, level: int, message: str, arguments: tuple[object, ...], left_out: int) -> None:
         if left_out:
             message, arguments = f"{message} left_out=%d", (*arguments, left_out)
-        self._logger.warning(message, *arguments)
+        self._logger.log(level, message, *arguments)
 
 
 class _Kind:
     """When one kind of message may be logged again, and the last one that was not."""
 
-    __slots__ = ("arguments", "left_out", "message", "quiet_until_s")
+    __slots__ = ("arguments", "left_out", "level", "message", "quiet_until_s")
 
-    def __init__(self, quiet_until_s: float) -> None:
+    def __init__(self, quiet_until_s: float, level: int) -> None:
+        self.level = level
         self.quiet_until_s = quiet_until_s
         self.left_out = 0
         self.message = ""

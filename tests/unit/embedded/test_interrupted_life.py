@@ -163,6 +163,9 @@ def test_read_of_a_store_whose_dispatch_is_stuck_ends(tmp_path, monkeypatch):
     try:
         with pytest.raises(StoreClosedError):
             engine.dispatcher.catch_up(1 << 40)
+        assert (tmp_path / "abort").exists()
+        with rocketlake.open_store(tmp_path) as again:  # the lock is free
+            assert sum(again.max_offset("T", queue) for queue in range(4)) == 1
     finally:
         may_end.set()
 
