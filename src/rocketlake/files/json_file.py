@@ -36,6 +36,8 @@ class LoadedTable(Struct, Generic[Value], frozen=True):
     value: Value | None
     source: Source
     problem: str | None = None
+    is_blank: bool = False
+    """Whether there is no value because nothing is in the files: nothing can have been lost."""
 
 
 @overload
@@ -88,6 +90,10 @@ def write_table(ops: FileOps, path: Path, data: bytes) -> None:
         failpoint.hit("backup.after")
 
 
+class _BlankFileError(ValueError):
+    """A file has no bytes, or white space only."""
+
+
 def backup_path(path: Path) -> Path:
     """Return where the copy of a table lies."""
     return path.with_name(path.name + names.BACKUP_SUFFIX)
@@ -96,6 +102,7 @@ def backup_path(path: Path) -> Path:
 def _load(ops: FileOps, path: Path, decode: Callable[[JsonObject], Value]) -> LoadedTable[Value]:
     problems = []
     exists = False
+    is_blank = True
     candidates: tuple[tuple[Path, Source], ...] = ((path, "file"), (backup_path(path), "backup"))
     for candidate, source in candidates:
         try:
@@ -106,10 +113,13 @@ def _load(ops: FileOps, path: Path, decode: Callable[[JsonObject], Value]) -> Lo
             value = decode(_parse(data))
         except (StoreError, ValueError) as error:
             exists = True
+            is_blank = is_blank and isinstance(error, _BlankFileError)
             problems.append(f"{candidate.name}: {_reason(error)}")
         else:
             return LoadedTable(value, source, "; ".join(problems) or None)
-    return LoadedTable(None, "missing", "; ".join(problems) if exists else None)
+    if not exists:
+        return LoadedTable(None, "missing")
+    return LoadedTable(None, "missing", "; ".join(problems), is_blank=is_blank)
 
 
 def _keep(value: JsonObject) -> JsonObject:
@@ -139,7 +149,7 @@ def _read(ops: FileOps, path: Path) -> bytes | None:
 
 def _parse(data: bytes) -> JsonObject:
     if not data.strip():
-        raise ValueError("the file is empty")
+        raise _BlankFileError("the file is empty")
     value = java_json.loads(data)
     if not isinstance(value, dict):
         raise ValueError("the file holds no JSON object")  # noqa: TRY004 - bad content, not a type

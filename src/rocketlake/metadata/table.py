@@ -34,14 +34,17 @@ def load(
     *,
     ops: FileOps | None = None,
 ) -> Value | Empty:
-    """Read a table or its backup; `empty` if neither file exists.
+    """Read a table or its backup; `empty` if neither file exists, or nothing is in them.
 
     Raises:
         StoreError: Something is there, but neither the file nor its backup can be used.
     """
     loaded = load_table(path, decode, ops=ops)
     if loaded.value is None:
-        if loaded.problem is not None:
+        if loaded.is_blank:
+            # Compat: as in ConfigManager#load; a crash leaves such a file before there is a copy.
+            log.warning("table is empty path=%s problem=%s", path, loaded.problem)
+        elif loaded.problem is not None:
             raise StoreError(f"{path.parent}: {loaded.problem}")
         return empty
     if loaded.problem is not None:

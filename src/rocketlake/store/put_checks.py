@@ -65,8 +65,14 @@ def check_topic(topic: str, version: CompatVersion) -> PutReceipt | None:
     return None
 
 
-def check_name(topic: str) -> PutReceipt | None:
-    """Refuse a topic that no directory can be named after."""
+def check_name(topic: str, record_version: int) -> PutReceipt | None:
+    """Refuse a topic that no record of a version can hold, or no directory can be named after."""
+    size = len(topic.encode()) if record_version == 1 else 0
+    # Compat: the limits of the reference count characters (4.x), or are higher (5.x, topics of
+    # retries). It answers PUT_OK, and writes a length that makes the record one that ends the log.
+    if size > layout.MAX_I8:
+        words = f"at most {layout.MAX_I8} can be written"
+        return refuse(_ILLEGAL, f"topic of {size} bytes: {topic!r}; {words}")
     if can_name_queues(topic):
         return None
     return refuse(_ILLEGAL, f"topic {topic[:_SHOWN]!r} can have no queues: {_NAME_WORDS}")

@@ -416,7 +416,7 @@ class Putter:
                 unavailable, f"the store is not writable: {self._flags.explain()}"
             )
         topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
-        topic_refused = topic_refused or put_checks.check_name(topic)
+        topic_refused = topic_refused or put_checks.check_name(topic, self.frames.version(topic))
         # Compat: 4.9 looks at its locks first, 4.6 behind the properties of a message.
         if self._version is CompatVersion.V4_9:
             return self._check_busy() or topic_refused

@@ -64,13 +64,18 @@ def test_neither_file_is_no_problem(path):
 def test_file_and_backup_of_no_use_tell_both_reasons(path):
     write(path, "")
     assert load_table(path) == LoadedTable(
-        None, "missing", "topics.json: the file is empty; topics.json.bak is missing"
+        None, "missing", "topics.json: the file is empty; topics.json.bak is missing", is_blank=True
     )
     write(backup_path(path), "{")
     loaded = load_table(path)
     assert loaded.source == "missing"
     assert loaded.problem is not None
     assert "; topics.json.bak: line 1 column 2: expected a key" in loaded.problem
+    assert not loaded.is_blank
+    write(backup_path(path), " ")
+    assert load_table(path).is_blank
+    write(path, "{")
+    assert not load_table(path).is_blank
 
 
 def test_decoder_makes_the_value(path):

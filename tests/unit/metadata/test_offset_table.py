@@ -105,6 +105,15 @@ def test_table_that_is_lost_is_an_error_that_names_the_file(tmp_path):
         offsets.load_delay(tmp_path)
 
 
+@pytest.mark.parametrize("backup", [None, "", "\n"])
+def test_files_without_content_give_an_empty_table(tmp_path, caplog, backup):
+    (tmp_path / "delayOffset.json").write_text("")
+    if backup is not None:
+        (tmp_path / "delayOffset.json.bak").write_text(backup)
+    assert offsets.load_delay(tmp_path) == DelayOffsetTable()
+    assert "table is empty path=" in caplog.text
+
+
 def test_missing_files_give_empty_tables(tmp_path):
     assert offsets.load(tmp_path) == OffsetTable()
     assert offsets.load_light(tmp_path) == OffsetTable()
