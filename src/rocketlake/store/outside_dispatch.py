@@ -55,6 +55,7 @@ class OutsideDispatcher(Dispatcher):
         self.records += len(columns)
         if self.listeners:
             records = Round(columns, dispatch_columns(columns), {})
+            self._builder.look_at(records)
             ends = columns["queue_offset"][records.rows] + 1
             keys = zip(
                 (records.topic_of(row) for row in records.rows.tolist()),
@@ -62,4 +63,6 @@ class OutsideDispatcher(Dispatcher):
                 strict=True,
             )
             records.ends = dict(zip(keys, ends.tolist(), strict=True))
+            for key, entries in records.light.items():
+                records.ends[key.topic, key.queue_id] = max(at for _, at in entries) + 1
             self._tell(Arrivals(records))

@@ -118,12 +118,7 @@ class UnitBuilder:
         Raises:
             RocketLakeError: a queue cannot be written; those before it may have been.
         """
-        deleted = self._deleted()
-        records.rows = deleted.later_rows(
-            records.columns, records.codes, records.topics, records.rows
-        )
-        for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
-            self._look_at(records, row, deleted)
+        self.look_at(records)
         is_put = len(records.rows) == 1 and self._put_one(records, int(records.rows[0]))
         if len(records.rows) and not is_put:
             self._put_sorted(records, _Sorted(records.columns, records.codes, records.rows))
@@ -133,6 +128,15 @@ class UnitBuilder:
             assert isinstance(queue, ConsumeQueue), f"light queue {key} is a batch queue"
             queue.put(records.units(rows), np.array([at for _, at in entries]))
             records.ends[key.topic, key.queue_id] = queue.max_offset
+
+    def look_at(self, records: Round) -> None:
+        """Leave out what is of deleted topics, and note what a few records have beside a unit."""
+        deleted = self._deleted()
+        records.rows = deleted.later_rows(
+            records.columns, records.codes, records.topics, records.rows
+        )
+        for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
+            self._look_at(records, row, deleted)
 
     def _put_one(self, records: Round, row: int) -> bool:
         """Write the unit of a single record to a plain queue that exists; tell whether it did.

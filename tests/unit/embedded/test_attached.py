@@ -118,6 +118,17 @@ def test_listener_is_told_of_what_can_be_read(path):
     assert (arrival.topic, arrival.queue_id, arrival.next_offset) == ("orders", 1, 1)
 
 
+@pytest.mark.parametrize("dispatch", ["internal", "external"])
+def test_listener_is_told_of_light_queues_too(path, dispatch):
+    bell = Bell()
+    light = {"enable_lmq": True, "enable_multi_dispatch": True, "dispatch": dispatch}
+    with rocketlake.open_store(path, arrival_listeners=[bell], **light) as store:
+        store.put(order(properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}), queue_id=1)
+        assert bell.rang.wait(WAIT_S)
+    found = [(a.topic, a.queue_id, a.next_offset) for a in bell.arrivals]
+    assert found == [("orders", 1, 1), ("%LMQ%a", 0, 1)]
+
+
 # --- dispatchers ----------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 from file_fakes import SIZE, FaultyOps, Loan
@@ -47,9 +48,9 @@ def preallocators():
 
 @pytest.fixture
 def make(ops, preallocators):
-    def make(*, wait_s=WAIT_S, lend=None, **settings):
+    def make(*, wait_s=WAIT_S, lend=None, retry_s=0.001, **settings):
         maker = MappedFileMaker(ops, ManualClock(), LOG_FILES, lend)
-        preallocators.append(QueuedPreallocator(maker, wait_s=wait_s, retry_s=0.001, **settings))
+        preallocators.append(QueuedPreallocator(maker, wait_s=wait_s, retry_s=retry_s, **settings))
         return preallocators[-1]
 
     return make
@@ -232,6 +233,20 @@ def test_thread_tries_again_by_itself_only_after_an_error(make, place, ops):
     preallocator.obtain(place(0))
     preallocator.run_once()
     assert preallocator.pause_s() == 0.001
+
+
+def test_put_that_meets_an_error_has_the_thread_try_again_at_once(make, place, ops):
+    preallocator = make(retry_s=10 * WAIT_S)
+    ops.faults["create"] = DiskFullError("disk", SIZE, 0)
+    preallocator.start()
+    with pytest.raises(DiskFullError):
+        preallocator.obtain(place(0))
+    ops.faults.clear()
+    made = threading.Event()
+    with suppress(DiskFullError):  # it does not wait for what may fail again
+        Preallocator.obtain(preallocator, place(0), None, lambda _: made.set())
+    assert made.wait(WAIT_S)
+    assert preallocator.error is None
 
 
 # --- warming up -----------------------------------------------------------

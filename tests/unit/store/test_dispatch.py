@@ -96,6 +96,29 @@ def test_listeners_are_told_of_each_message(store):
     assert listener.ends == {("T", 0): 2, ("T", 1): 1}
 
 
+LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
+
+
+@pytest.mark.parametrize("version", ["5.3", "4.9"])
+def test_listeners_are_told_of_light_queues(tmp_path, version):
+    """As RocketMQ does since 4.9: DefaultMessageStore, notifyMessageArrive4MultiQueue."""
+    with open_engine(tmp_path, compat_version=version, **LIGHT) as store:
+        listener = Listener()
+        store.add_listener(listener)
+        for queues in ("%LMQ%a", "", "%LMQ%a,%LMQ%b"):
+            properties = {"INNER_MULTI_DISPATCH": queues} if queues else {}
+            store.put(request(queue_id=3, tags="x", properties=properties))
+        store.catch_up()
+        assert [(a.topic, a.queue_id, a.next_offset) for a in listener.arrivals] == [
+            *(("T", 3, 1), ("%LMQ%a", 0, 1)),
+            ("T", 3, 2),
+            *(("T", 3, 3), ("%LMQ%a", 0, 2), ("%LMQ%b", 0, 1)),
+        ]
+        assert {a.tags_code for a in listener.arrivals} == {tags_code("x")}
+        assert listener.arrivals[-1].properties["INNER_MULTI_QUEUE_OFFSET"] == "1,0"
+        assert listener.ends == {("T", 3): 3, ("%LMQ%a", 0): 2, ("%LMQ%b", 0): 1}
+
+
 def test_listener_that_fails_does_not_stop_dispatch(store, caplog):
     class Broken:
         def arrived(self, arrivals):
