@@ -1,9 +1,15 @@
 """What options do to a store that is opened: defaults, limits, and those without effect."""
 
+from pathlib import Path
+
 import pytest
+from msgspec.structs import fields
 
 import rocketlake
 from rocketlake import Message
+from rocketlake.store.options import UNREAD, StoreOptions
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -16,6 +22,25 @@ def test_option_that_no_store_reads_is_listed_and_logged(path, caplog):
         assert store.unused_options == ("longPollingEnable", "topicQueueLockNum")
     assert "option has no effect key=longPollingEnable reason=read by a broker" in caplog.text
     assert "key=topicQueueLockNum reason=without effect: one lock orders" in caplog.text
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+def test_each_option_that_no_store_reads_is_told_of_in_three_places(path, caplog, name):
+    field = next(field for field in fields(StoreOptions) if field.name == name)
+    with rocketlake.open_store(path, **{name: field.default}) as store:
+        assert store.unused_options == (field.encode_name,)
+    assert f"key={field.encode_name} reason={UNREAD[name]}" in caplog.text
+    page = (ROOT / "docs" / "operations" / "options.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(f"| `{field.encode_name}` |")]
+    assert any(str(UNREAD[name].reader) in row for row in rows)
+
+
+def test_broker_conf_sets_nothing_that_rocketmq_does_not(path, tmp_path):
+    """Defaults are held against those of RocketMQ's packages in test_store_options."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    with rocketlake.open_store(path, conf) as store:
+        assert store.options == StoreOptions()
 
 
 def test_broker_conf_means_the_defaults_of_rocketmq(path, tmp_path):

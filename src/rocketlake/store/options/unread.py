@@ -45,7 +45,7 @@ _COLD_DATA: Final = "the distance from the end of the log tells what left memory
 UNREAD: Final[Mapping[str, Unread]] = MappingProxyType(
     {
         "bit_map_length_consume_queue_ext": _none(
-            "in RocketMQ the first size of a buffer; the bloom filter sets the length of a bitmap"
+            "the bloom filter gives the length of a bitmap, which a broker sets this option to"
         ),
         "enable_running_flags_in_flush": _none(
             "a failed flush always makes the store not writable, as with true"
