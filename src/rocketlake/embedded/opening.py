@@ -19,6 +19,7 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source
 from rocketlake.delay.service import DelayServices
 from rocketlake.delay.store_door import StoreDoor
+from rocketlake.delay.switch import DelaySwitch
 from rocketlake.embedded.archived import NotYetArchived, parse_archive
 from rocketlake.embedded.attached import Attached
 from rocketlake.embedded.catalog import LateCatalog
@@ -48,7 +49,7 @@ from rocketlake.store.assembly import Base
 from rocketlake.store.life import Progress
 from rocketlake.store.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
-from rocketlake.store.options import Choice, ReadOptions, StoreOptions
+from rocketlake.store.options import BrokerRole, Choice, ReadOptions, StoreOptions
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 
 log = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     _check_dispatch(dispatch)
     attached = Attached.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
     choice = StoreOptions.choose(conf, **options)
-    root = _root(path, choice)
+    root = root_of(path, choice)
     if keep_until_archived is not None:
         parse_archive(keep_until_archived, root)
     if read_only:
@@ -173,7 +174,12 @@ def _check_dispatch(dispatch: str) -> None:
         raise ConfigError(f"dispatch = {dispatch!r}: wanted 'internal' or 'external'")
 
 
-def _root(path: AnyPath | None, choice: Choice) -> Path:
+def root_of(path: AnyPath | None, choice: Choice) -> Path:
+    """Return the directory of a store, as a caller or its options name it.
+
+    Raises:
+        ConfigError: neither does.
+    """
     found = path if path is not None else choice.values.get("store_path_root_dir")
     if found is None and choice.is_broker_conf:
         # Compat: the default of storePathRootDir is `store` in the home of the user.
@@ -358,7 +364,7 @@ def _make_parts(
     worker: ShieldedWorker,
     delivers: bool,
 ) -> StoreParts:
-    options, root = engine.options, engine.directory.root
+    options = engine.options
     book, filters = tables
     has_light = options.enable_lmq and options.enable_multi_dispatch
     offsets = (LightOffsetBook if has_light else OffsetBook).load(
@@ -368,12 +374,13 @@ def _make_parts(
     groups = Groups(desk.readable_queues)
     desk.on_change = groups.topic_changed
     _adopt_topics(desk, engine)
-    delay = DelayServices(door, root, options, ops=place.ops, clock=place.clock)
+    delay = _make_delay(engine, door, place)
     recovery = engine.recovery
     assert recovery is not None, "the engine was started"
     notes = bring_back_progress(offsets, delay, recovery.queue_offsets)
-    engine.add_hook(delay.hook)
+    engine.add_hook(delay)
     engine.add_listener(delay)
+    engine.add_role_listener(delay)
     engine.add_listener(groups)
     group_book = GroupBook.load(place)
     books = [book, offsets, group_book, filters.book]
@@ -384,6 +391,8 @@ def _make_parts(
         offsets=offsets,
         groups=groups,
         filters=filters,
+        group_book=group_book,
+        delay=delay,
         # Order: no more topics, no more deliveries, then the tables for the last time.
         parts=(desk, delay, keeper) if delivers else (desk, keeper),
         gauges=lambda: _delay_gauges(delay),
@@ -394,7 +403,19 @@ def _make_parts(
     )
 
 
-def _delay_gauges(delay: DelayServices) -> dict[str, str]:
+def _make_delay(engine: MessageStore, door: StoreDoor, place: Place) -> DelaySwitch:
+    """Make what delays messages; the services deliver while the store takes puts."""
+    # Why not the store's own: those of a replica deliver nothing, and its role may change.
+    options = structs.replace(engine.options, broker_role=BrokerRole.ASYNC_MASTER)
+    root, ops, clock = engine.directory.root, place.ops, place.clock
+    return DelaySwitch(
+        lambda: DelayServices(door, root, options, ops=ops, clock=clock),
+        engine.parts.offsets.next_offset,
+        is_replica=engine.options.broker_role is BrokerRole.SLAVE,
+    )
+
+
+def _delay_gauges(delay: DelaySwitch) -> dict[str, str]:
     """Say, by the reference's names, how far delayed messages were delivered."""
     found = {
         f"scheduleMessageOffset_{level}": f"{delivered},{end}"

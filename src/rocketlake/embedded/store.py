@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from msgspec import Struct, structs
 
 from rocketlake.closing import Closing
+from rocketlake.delay.switch import DelaySwitch
 from rocketlake.embedded.checks import check_group
 from rocketlake.embedded.consumer import Consumer
 from rocketlake.embedded.division import Division
@@ -24,6 +25,7 @@ from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.topics import TopicDesk, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
+from rocketlake.metadata.group_book import GroupBook
 from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.metadata.offset_book import OffsetBook
 from rocketlake.metadata.offsets import OffsetTable
@@ -61,6 +63,8 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     offsets: OffsetBook
     groups: Groups
     filters: SharedFilters
+    group_book: GroupBook | None = None
+    delay: DelaySwitch | None = None
     parts: tuple[Part, ...] = ()
     """What is closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from rocketlake.delay.service import DelayServices
+from rocketlake.delay.switch import DelaySwitch
 from rocketlake.errors import RocketLakeError, StorePoisonedError
 from rocketlake.files.service import BackgroundService
 from rocketlake.metadata.book import Book
@@ -62,7 +62,7 @@ class TableKeeper(BackgroundService):
 
 
 def bring_back_progress(
-    offsets: OffsetBook, delay: DelayServices, ends: Mapping[QueueKey, int]
+    offsets: OffsetBook, delay: DelaySwitch, ends: Mapping[QueueKey, int]
 ) -> list[str]:
     """Set progress beyond the end of a queue to that end; return a line for each such place.
 

@@ -1,0 +1,108 @@
+"""DelaySwitch: delay services that run while their store takes puts, whatever its role was before.
+
+A replica delivers nothing: its primary does. When it becomes one itself, the services are made
+anew, and go on where the tables on the disk say.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rocketlake.delay.level_scheduler import LevelScheduler
+from rocketlake.delay.service import DelayServices
+from rocketlake.delay.timer_store import TimerStore
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import AppendRequest, PutReceipt
+from rocketlake.store.ports import Arrival
+
+log = logging.getLogger(__name__)
+
+
+class DelaySwitch:
+    """Stands for the services of one store: its hook, its arrival listener, its role listener.
+
+    Thread-safety: any thread; starting, closing and changes of the role come one after the other.
+    """
+
+    name: ClassVar[str] = "handleScheduleMessage"
+    is_awaited: ClassVar[bool] = DelayServices.is_awaited
+    sees_only_special: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        make: Callable[[], DelayServices],
+        end_of: Callable[[QueueKey], int],
+        *,
+        is_replica: bool,
+    ) -> None:
+        """`end_of` tells the next queue offset of a queue, as the store counts it.
+
+        Raises:
+            StoreError: a file of an earlier run cannot be used.
+        """
+        self._make = make
+        self._end_of = end_of
+        self._changing = threading.Lock()
+        self._is_replica = is_replica
+        self._is_started = False
+        self._services = make()
+
+    @property
+    def levels(self) -> LevelScheduler:
+        """The services of delay levels that there are now."""
+        return self._services.levels
+
+    @property
+    def timer(self) -> TimerStore | None:
+        """The timer that there is now, if there is one."""
+        return self._services.timer
+
+    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+        """Set progress beyond the end of a queue to that end; see `DelayServices.bring_back`."""
+        return self._services.bring_back(end_of)
+
+    def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
+        """Have a message wait that is to come later (store.ports.PutHook)."""
+        return self._services.hook.before_put(request)
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Wake whom it concerns (store.ports.ArrivalListener)."""
+        self._services.arrived(arrivals)
+
+    def start(self) -> None:
+        """Begin to deliver, unless the store is a replica.
+
+        Raises:
+            StoreError: a file of an earlier run cannot be used.
+        """
+        with self._changing:
+            self._is_started = True
+            if not self._is_replica:
+                self._services.start()
+
+    def role_changed(self, *, is_replica: bool) -> None:
+        """Stop or begin to deliver (store.ports.RoleListener).
+
+        Raises:
+            RocketLakeError: a file cannot be used; nothing is delivered until the next change.
+        """
+        with self._changing:
+            if is_replica is self._is_replica:
+                return
+            self._is_replica = is_replica
+            if is_replica:
+                self._services.close()
+                return
+            self._services = self._make()
+            for note in self._services.bring_back(self._end_of):
+                log.warning("progress brought back: %s", note)
+            if self._is_started:
+                self._services.start()
+
+    def close(self) -> None:
+        """Stop delivering and write how far it came; in a fork, do nothing."""
+        with self._changing:
+            self._is_started = False
+            if not self._is_replica:
+                self._services.close()

@@ -1,0 +1,130 @@
+"""ServerStore: a store as a server of clients uses it, with RocketMQ's defaults.
+
+The engine takes requests as their clients encoded them (`put_fields`, `non_blocking`) and answers
+with the log's bytes (`get_raw`). Beside it are the tables of a broker, and what delays messages.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.closing import Closing
+from rocketlake.config import Source
+from rocketlake.embedded.attached import Attached
+from rocketlake.embedded.opening import AnyPath, Opening, open_with_parts, root_of
+from rocketlake.embedded.shaping import kept_options
+from rocketlake.embedded.store import Store, StoreParts
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.store.life import Progress
+from rocketlake.store.options import BrokerRole, StoreOptions
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
+from rocketlake.store.recovery_parts import RecoveryReport
+
+
+class ServerStore(Closing):
+    """An open store of a server. Made by `open_server_store`.
+
+    Puts are answered with RocketMQ's statuses; nothing raises for a message that is refused.
+
+    Thread-safety: any thread may call anything.
+
+    Durability: as that of the engine. Tables are written every so often, when they are persisted,
+    and when the store is closed.
+    """
+
+    def __init__(self, store: Store, parts: StoreParts) -> None:
+        assert parts.core is not None, "opened with an engine"
+        assert parts.group_book is not None, "opened with tables"
+        assert parts.delay is not None, "opened with delay services"
+        self._store = store
+        self.path = store.path
+        self.unused_options = store.unused_options
+        """Keys that were set and have no effect on this store; the options page says why."""
+        self.engine = parts.core
+        self.topics = parts.desk
+        self.groups = parts.group_book
+        self.offsets = parts.offsets
+        self.filters = parts.filters
+        self.delay = parts.delay
+
+    @property
+    def options(self) -> StoreOptions:
+        """Every setting, defaults included."""
+        return self.engine.options
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What the start found and did."""
+        return self._store.recovery
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store was not closed."""
+        return self._store.is_open
+
+    @property
+    def role(self) -> BrokerRole:
+        """The role that the store has now."""
+        return self.engine.role
+
+    def change_role(self, role: BrokerRole) -> None:
+        """Become a replica, or take puts and deliver delayed messages; as `MessageStore` does."""
+        self.engine.change_role(role)
+
+    def info(self) -> dict[str, str]:
+        """Return counters and gauges as they are now, by RocketMQ's names.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        return self._store.info()
+
+    def persist(self) -> None:
+        """Have the log on the disk, and the tables with it.
+
+        Raises:
+            StoreClosedError: the store is closed.
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self._store.flush()
+        for book in (self.groups, self.filters.book):
+            book.persist()
+
+    def close(self) -> None:
+        """Stop delivering, write the tables, bring everything to disk; as `Store.close`."""
+        self._store.close()
+
+
+def open_server_store(  # noqa: PLR0913 - as `open_store`
+    path: AnyPath | None = None,
+    conf: Source | None = None,
+    *,
+    clock: Clock | None = None,
+    on_progress: Progress | None = None,
+    hooks: Sequence[PutHook] = (),
+    arrival_listeners: Sequence[ArrivalListener] = (),
+    dispatchers: Sequence[CustomDispatcher] = (),
+    **options: object,
+) -> ServerStore:
+    """Open a store for a server; a directory that is not there is made.
+
+    As `open_store`, but what no option sets is as in RocketMQ, wherever options come from: files of
+    1 GiB, 8 queues for a new topic, deletion by age and disk use, `~/store` without a path.
+
+    Raises:
+        ConfigError: an option is unknown, wrong, or contradicts the files of the store.
+        StoreLockedError: another process, or this one, has it open for writing.
+        StoreError: the files cannot be used.
+    """
+    choice = structs.replace(StoreOptions.choose(conf, **options), is_broker_conf=True)
+    opening = Opening(
+        PosixFileOps(),
+        clock or SystemClock(),
+        kept_options(choice),
+        on_progress,
+        raises=False,
+        attached=Attached.of(hooks, arrival_listeners, dispatchers),
+    )
+    store, _, parts = open_with_parts(root_of(path, choice), choice, opening)
+    return ServerStore(store, parts)
