@@ -12,6 +12,8 @@ RocketLakeError
     ├── FileAccessError         the machine refused to make, change or remove a file
     │   ├── DiskFullError       retriable: there is no space for it now
     │   └── FlushFailedError    what was written may not have reached the disk; final
+    ├── RocksDbError            a RocksDB database of a broker cannot be read
+    │   └── RocksDbMissingError the extra that reads them is not installed
     ├── FileSizeError           a file has not the size that its family has
     └── CorruptRecordError      one particular record was asked for and is bad
 """
@@ -43,6 +45,14 @@ class StoreError(RocketLakeError):
 
 class StoreNotFoundError(StoreError):
     """The path is no store directory, or it may not be read."""
+
+
+class RocksDbError(StoreError):
+    """A RocksDB database of a broker cannot be read."""
+
+
+class RocksDbMissingError(RocksDbError):
+    """The extra that reads RocksDB databases is not installed."""
 
 
 class StoreClosedError(StoreError):
