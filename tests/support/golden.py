@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DATA = Path(__file__).resolve().parents[1] / "golden" / "data"
+ROCKSDB_DATA = DATA.with_name("rocksdb")
 
 Line = dict[str, Any]
 """One JSON object of a case."""
@@ -27,9 +28,9 @@ Line = dict[str, Any]
 class GoldenCase:
     """The files of one case; each is read when it is first asked for."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, data: Path = DATA) -> None:
         self.name = name
-        self.path = DATA / name
+        self.path = data / name
 
     @property
     def is_5x(self) -> bool:
@@ -148,9 +149,9 @@ class GoldenStores:
         return self._unpacked[name]
 
     @staticmethod
-    def copy(name: str, place: Path) -> Golden:
+    def copy(name: str, place: Path, data: Path = DATA) -> Golden:
         """Unpack a store once more, to be changed."""
-        case = GoldenCase(name)
+        case = GoldenCase(name, data)
         unpack(case.path / "store.tar.gz", place)
         return Golden(case, place / "store")
 

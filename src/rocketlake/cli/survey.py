@@ -7,11 +7,10 @@ from typing import TypeVar
 from msgspec import Struct
 
 from rocketlake.errors import StoreError
-from rocketlake.files.json_file import load_table
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.format.java_json import JsonObject
-from rocketlake.metadata import filters, groups, offsets, topics
+from rocketlake.metadata import filters, groups, offsets, table, topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.queues import QueueView
@@ -117,8 +116,8 @@ class Survey(Struct, frozen=True, rename="camel", kw_only=True):
 
 def survey(store: OfflineStore) -> Survey:
     """Look at a whole store."""
-    notes = list(_notes(store))
     queue_infos = [_queue(key, queue) for key, queue in store.queues.items()]
+    notes = list(_notes(store))
     progress = _groups(store, notes)
     topic_infos = _topics(store, notes)
     _check_other_tables(store, notes)
@@ -153,8 +152,10 @@ def _notes(store: OfflineStore) -> list[str]:
         notes.append(f"in use by process {traits.held_by}: numbers are of this moment")
     elif not traits.is_clean:
         notes.append("not shut down cleanly: shown as recovery would leave it")
-    if traits.has_rocksdb_queues:
-        notes.append("queues are kept in RocksDB, which is not read: shown from the log instead")
+    if store.rocksdb_problem is not None:
+        notes.append(
+            f"queues are kept in RocksDB, and shown from the log instead: {store.rocksdb_problem}"
+        )
     if "DLedger log" in traits.variants:
         notes.append("the DLedger log is not read; only a plain commit log is")
     if "tiered storage" in traits.variants:
@@ -213,9 +214,9 @@ def _topics(store: OfflineStore, notes: list[str]) -> list[TopicInfo]:
 
 
 def _groups(store: OfflineStore, notes: list[str]) -> list[GroupInfo]:
-    table = _table(store.directory, offsets.FILE_NAME, offsets.decode, notes)
+    committed = _table(store.directory, offsets.FILE_NAME, offsets.decode, notes)
     found = []
-    for progress in table.progress() if table is not None else ():
+    for progress in committed.progress() if committed is not None else ():
         lag = 0
         missed: list[MissedInfo] = []
         for queue_id, offset in progress.offsets.items():
@@ -251,10 +252,12 @@ def _table(
     """Load a config table; what is wrong with it becomes a note."""
     path = directory.path(names.CONFIG) / name
     try:
-        loaded = load_table(path, decode)
+        loaded = table.find(path, decode)
     except (StoreError, OSError) as error:
         notes.append(str(error))
         return None
+    if loaded.hidden is not None:
+        notes.append(f"{name} is not the table in use: {loaded.hidden}")
     if loaded.problem is not None:
         copy = f"; {name}{names.BACKUP_SUFFIX}, the copy, is used"
         notes.append(f"{path.parent}: {loaded.problem}{copy if loaded.value is not None else ''}")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, takes_store
+from rocketlake.cli.opening import StoreArguments, note, takes_store
 from rocketlake.cli.spark_options import SparkArguments, may_take_spark, needs_spark
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.upkeep.verify.findings import Fault, Pending
@@ -59,6 +59,8 @@ def verify(
     """
     options = VerifyOptions(what=frozenset(only) or WHAT, jobs=jobs or 0)
     with store.open() as view:
+        if view.traits.has_rocksdb_queues:
+            note("the queues are in RocksDB, and are not checked")
         if dry_run:
             screen.print_report(plan_verify(view, options), as_json=as_json)
             return 0

@@ -39,6 +39,7 @@ from rocketlake.model.hashes import java_hash
 from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest
 from rocketlake.store.lanes import Lanes
+from rocketlake.store.offline.traits import refuse_rocksdb
 from rocketlake.store.options import Choice, StoreOptions
 from rocketlake.store.record_shape import RecordShape
 
@@ -80,7 +81,9 @@ def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> Sto
     else:
         paths = log_paths(root, choice.values)
         dirs = () if paths is None else tuple(p for p in paths.writable if ops.stat(p) is not None)
-        settled = settle_options(StoreDir(ops, root, dirs), choice, kept)
+        directory = StoreDir(ops, root, dirs)
+        refuse_rocksdb(directory)
+        settled = settle_options(directory, choice, kept)
         is_4x = settled.compat_version.is_4x
         place = Place(ops, SystemClock(), root / names.CONFIG, is_4x=is_4x)
         topics = TopicBook.load(place).topics()

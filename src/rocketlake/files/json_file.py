@@ -22,7 +22,7 @@ from rocketlake.format import java_json, names
 from rocketlake.format.java_json import JsonObject
 
 Value = TypeVar("Value")
-Source: TypeAlias = Literal["file", "backup", "missing"]
+Source: TypeAlias = Literal["file", "backup", "database", "missing"]
 
 
 class LoadedTable(Struct, Generic[Value], frozen=True):
@@ -38,6 +38,8 @@ class LoadedTable(Struct, Generic[Value], frozen=True):
     problem: str | None = None
     is_blank: bool = False
     """Whether there is no value because nothing is in the files: nothing can have been lost."""
+    hidden: str | None = None
+    """Why the table in use, which is in a database, was not read; `value` is then a former one."""
 
 
 @overload

@@ -7,11 +7,13 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from rocketlake.errors import StoreError
-from rocketlake.files.json_file import load_table
+from rocketlake.errors import RocksDbMissingError, StoreError
+from rocketlake.files.json_file import LoadedTable, load_table
 from rocketlake.files.ops import FileOps
 from rocketlake.format.java_json import JsonObject, JsonValue
+from rocketlake.metadata import rocksdb_tables
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,26 @@ class DataVersion(Struct, frozen=True, rename="camel"):
     state_version: int = 0
 
 
+def find(
+    path: Path, decode: Callable[[JsonObject], Value], *, ops: FileOps | None = None
+) -> LoadedTable[Value]:
+    """Read a table from where the broker keeps it: RocksDB, or the file, or the copy beside that.
+
+    What is wrong is told in the result, never raised.
+    """
+    hidden = None
+    try:
+        members = rocksdb_tables.load_members(path, ops)
+        if members is not None:
+            return LoadedTable(decode(members), "database")
+    except RocksDbMissingError as error:
+        hidden = f"{rocksdb_tables.place_of(path, ops)}: {error}"
+    except (StoreError, ValueError) as error:
+        return LoadedTable(None, "missing", f"{path.name} is kept in RocksDB; {error}")
+    loaded = load_table(path, decode, ops=ops)
+    return loaded if hidden is None else replace(loaded, hidden=hidden)
+
+
 def load(
     path: Path,
     decode: Callable[[JsonObject], Value],
@@ -34,12 +56,17 @@ def load(
     *,
     ops: FileOps | None = None,
 ) -> Value | Empty:
-    """Read a table or its backup; `empty` if neither file exists, or nothing is in them.
+    """Read a table, from RocksDB or its file or the copy of that.
+
+    `empty` if there is none, or nothing is in the files. Without the extra that reads RocksDB a
+    table that is there is taken from its file.
 
     Raises:
         StoreError: Something is there, but neither the file nor its backup can be used.
     """
-    loaded = load_table(path, decode, ops=ops)
+    loaded = find(path, decode, ops=ops)
+    if loaded.hidden is not None:
+        log.warning("table in use was not read path=%s problem=%s", path, loaded.hidden)
     if loaded.value is None:
         if loaded.is_blank:
             # Compat: as in ConfigManager#load; a crash leaves such a file before there is a copy.

@@ -7,6 +7,7 @@ from rocketlake.files.mapped_file_queue import QueuePaths
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
+from rocketlake.store.offline.traits import refuse_rocksdb
 
 _SEPARATOR = ","
 
@@ -30,15 +31,18 @@ def open_dirs(ops: FileOps, root: Path, paths: QueuePaths | None) -> tuple[Store
 
     Raises:
         StoreNotFoundError: there are queues, but no directory of a log: it lies elsewhere.
+        StoreError: queues or tables are in RocksDB; nothing was changed.
         FileAccessError: a directory cannot be made.
     """
     if paths is None:
         directory = StoreDir.make(ops, root)
+        refuse_rocksdb(directory)
         paths = QueuePaths(directory.log_dirs)
         _refuse_queues_alone(directory, paths)
         return directory, paths
     found = tuple(path for path in paths.read_only if ops.stat(path) is not None)
     ops.mkdirs(root)
+    refuse_rocksdb(StoreDir(ops, root))
     _refuse_queues_alone(StoreDir(ops, root), paths)
     both = tuple(dict.fromkeys((*paths.writable, *found)))
     return StoreDir.make(ops, root, both), paths

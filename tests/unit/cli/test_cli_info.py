@@ -182,7 +182,6 @@ def test_damage_ends_with_1_and_is_told(builder):
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        ("consumequeue/CURRENT", "queues are kept in RocksDB, which is not read"),
         ("dledger-n0/data/x", "the DLedger log is not read"),
         ("tieredstore/T/x", "what was moved to tiered storage is not read"),
     ],
@@ -193,6 +192,14 @@ def test_what_is_not_read_is_said(builder, place, text):
     assert any(note.startswith(text) for note in found["notes"])
     assert found["variants"]
     assert text in command.run("info", root).err
+
+
+def test_rocksdb_that_cannot_be_read_is_damage(builder):
+    root = builder.records(3).file("consumequeue/CURRENT", b"x").write()
+    ran = command.run("info", root)
+    assert ran.code == 1
+    assert "queues are kept in RocksDB, and shown from the log instead: " in ran.err
+    assert "the RocksDB database cannot be read" in ran.err
 
 
 @pytest.mark.parametrize("place", ["timerwheel", "compaction/compactionLog/T/0/x"])

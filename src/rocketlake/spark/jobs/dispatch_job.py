@@ -30,6 +30,7 @@ from rocketlake.spark.jobs.dispatching.running import Runner, as_runner
 from rocketlake.spark.jobs.dispatching.settling import Settling
 from rocketlake.spark.jobs.tasks import session
 from rocketlake.store.handshake import DISPATCH, Handshake, acquire_within
+from rocketlake.store.offline.traits import refuse_rocksdb
 from rocketlake.store.offline.view import OfflineStore
 
 if TYPE_CHECKING:
@@ -79,7 +80,12 @@ class DispatchReport(Struct, frozen=True, kw_only=True):
 
 
 def plan_dispatch(store: OfflineStore) -> DispatchPlan:
-    """Look at how far the queues of a store reach, and where its log ends."""
+    """Look at how far the queues of a store reach, and where its log ends.
+
+    Raises:
+        StoreError: queues, tables or the timer's progress are in RocksDB.
+    """
+    refuse_rocksdb(store.directory)
     handshake = Handshake(store.directory.ops, store.directory.root)
     note = handshake.live_writer()
     if note is not None:
@@ -152,8 +158,8 @@ class DispatchJob:
             StoreLockedError: another job runs, or somebody has the store open who dispatches.
             StoreError: something cannot be read or written.
         """
-        with OfflineStore(self._root, ops=self._ops):
-            pass  # a path that is no store gets no lock file
+        with OfflineStore(self._root, ops=self._ops) as view:
+            refuse_rocksdb(view.directory)  # Order: before there is a lock file
         lock = self._handshake.job_lock()
         acquire_within(lock, 0.0, _JOB_WAY_OUT)
         try:

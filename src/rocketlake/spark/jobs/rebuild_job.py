@@ -38,6 +38,7 @@ from rocketlake.store.file_shape import find_shape
 from rocketlake.store.index_file import IndexShape
 from rocketlake.store.index_file_set import IndexFileSet
 from rocketlake.store.offline.log import Readers
+from rocketlake.store.offline.traits import refuse_rocksdb_queues
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.store.options import ReadOptions
 from rocketlake.upkeep.repair.gap_filling import GapFiller
@@ -126,10 +127,11 @@ def plan_rebuild(
 
     Raises:
         ConfigError: `what` is none of all, queues, index.
-        StoreError: nobody knows the shape of the index files.
+        StoreError: the shape of the index files is not known, or queues are in RocksDB.
     """
     if what not in WHAT:
         raise ConfigError(f"what = {what!r}: wanted one of {', '.join(WHAT)}")
+    refuse_rocksdb_queues(store.directory)
     found = look(store)
     has_queues, has_keys = what != "index", what != "queues"
     shape = LogShape(
@@ -172,6 +174,7 @@ def run_rebuild(
     ops, clock = ops or PosixFileOps(), clock or SystemClock()
     if plan.held_by is not None:
         raise StoreLockedError(str(plan.root / names.LOCK), plan.held_by)
+    refuse_rocksdb_queues(StoreDir(ops, plan.root))
     lock = StoreLock(ops, plan.root)
     lock.acquire()
     try:
@@ -326,7 +329,7 @@ def _rules(store: OfflineStore, found: Layout, *, has_queues: bool, has_keys: bo
         make_bits=partial(filter_bits, found.root / names.CONFIG) if has_ext else None,
         wanted=Wanted(topics=topics, starts=_sure_starts(store, found)),
         deleted=found.deleted,
-        has_queues=has_queues and not store.traits.has_rocksdb_queues,
+        has_queues=has_queues,
         has_keys=has_keys,
     )
 

@@ -45,6 +45,8 @@ class PlacesPart(Struct, frozen=True, tag=True):
     store: StoreRef
     queues: tuple[Queue, ...]
     packed: bytes
+    is_owed: bool = True
+    """Whether dispatch has not written these units yet; else they are in RocksDB."""
 
     @classmethod
     def pack(
@@ -53,12 +55,14 @@ class PlacesPart(Struct, frozen=True, tag=True):
         queues: Iterable[Queue],
         places: Places,
         numbers: npt.NDArray[np.int64],
+        *,
+        is_owed: bool = True,
     ) -> "PlacesPart":
         """Make a part of places, each with the number of its queue."""
         columns = [places[name] for name in PLACE_DTYPE.names or ()]
         differences = [np.diff(column, prepend=0) for column in (*columns, numbers)]
         data = b"".join(column.astype("<i8").tobytes() for column in differences)
-        return cls(store, tuple(queues), zlib.compress(data, 1))
+        return cls(store, tuple(queues), zlib.compress(data, 1), is_owed)
 
     def unpack(self) -> tuple[Places, npt.NDArray[np.int64]]:
         """Return the places, and the number of each one's queue."""

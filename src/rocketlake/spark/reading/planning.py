@@ -18,9 +18,11 @@ from rocketlake.spark.reading.units import UnitFiles, UnitRun, split, weigh
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.log import Readers
 from rocketlake.store.offline.queues import Places, QueueView
+from rocketlake.store.offline.rocksdb_queues import RocksDbQueue
 
 _SMALL: Final = 8 << 20  # below this a second task costs more than it saves
 _PLACES_MAX: Final = 1 << 18
+_HELD_MAX: Final = 1 << 20  # units that are planned at a time
 
 
 def plan_spans(
@@ -33,13 +35,17 @@ def plan_spans(
     ref = StoreRef.of(broker, store)
     runs = []
     owed: list[tuple[QueueSpan, Places]] = []
+    stored: list[tuple[QueueSpan, RocksDbQueue]] = []
     for span in spans:
         queue = store.queues.get(span.key)
         if queue is None or span.from_offset >= span.to_offset:
             continue
-        run = _run_of(queue, span)
-        if len(run):
-            runs.append(run)
+        if isinstance(queue, RocksDbQueue):
+            stored.append((span, queue))
+        else:
+            run = _run_of(queue, span)
+            if len(run):
+                runs.append(run)
         places = queue.owed.places()
         inside = (places["queue_offset"] >= span.from_offset) & (
             places["queue_offset"] < span.to_offset
@@ -51,6 +57,7 @@ def plan_spans(
         parts = _plan_runs(ref, UnitFiles(ref.path, readers), runs, options)
     finally:
         readers.close()
+    parts += _plan_stored(store, ref, stored, options)
     return [*parts, *_plan_owed(ref, owed, options)]
 
 
@@ -95,16 +102,41 @@ def _plan_runs(
     return [Partition(QueuePart(ref, tuple(piece))) for piece in split_runs]
 
 
-def _plan_owed(
-    ref: StoreRef, owed: list[tuple[QueueSpan, Places]], options: SourceOptions
+def _plan_stored(
+    store: OfflineStore,
+    ref: StoreRef,
+    stored: list[tuple[QueueSpan, RocksDbQueue]],
+    options: SourceOptions,
 ) -> list[Partition]:
-    """Return partitions of units that dispatch has not written yet: they carry them along."""
+    """Return partitions of units in RocksDB, which the driver reads and partitions carry along."""
+    parts: list[Partition] = []
+    held: list[tuple[QueueSpan, Places]] = []
+    count = 0
+    for span, queue in stored:
+        end = min(span.to_offset, queue.next_offset)
+        for places in queue.iterate(span.from_offset, end, store.damage):
+            held.append((span, places))
+            count += len(places)
+            if count >= _HELD_MAX:
+                parts += _plan_owed(ref, held, options, is_owed=False)
+                held, count = [], 0
+    return [*parts, *_plan_owed(ref, held, options, is_owed=False)]
+
+
+def _plan_owed(
+    ref: StoreRef,
+    owed: list[tuple[QueueSpan, Places]],
+    options: SourceOptions,
+    *,
+    is_owed: bool = True,
+) -> list[Partition]:
+    """Return partitions that carry their units along, as those that dispatch has not written."""
     if not owed:
         return []
     places = np.concatenate([units for _, units in owed])
     numbers = np.repeat(np.arange(len(owed)), [len(units) for _, units in owed])
     queues = [(span.topic, span.queue_id) for span, _ in owed]
-    return plan_places(ref, queues, places, numbers, options=options)
+    return plan_places(ref, queues, places, numbers, options=options, is_owed=is_owed)
 
 
 def plan_places(
@@ -114,6 +146,7 @@ def plan_places(
     numbers: npt.NDArray[np.int64],
     *,
     options: SourceOptions,
+    is_owed: bool = True,
 ) -> list[Partition]:
     """Return partitions of records at known places, in the order of the log."""
     if not len(places):
@@ -127,7 +160,7 @@ def plan_places(
     for chosen in np.array_split(np.arange(len(places)), pieces):
         used, own = np.unique(numbers[chosen], return_inverse=True)
         names = [queues[number] for number in used.tolist()]
-        parts.append(Partition(PlacesPart.pack(ref, names, places[chosen], own)))
+        parts.append(Partition(PlacesPart.pack(ref, names, places[chosen], own, is_owed=is_owed)))
     return parts
 
 

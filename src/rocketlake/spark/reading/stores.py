@@ -122,12 +122,25 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
         path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read
     )
     if store.traits.has_rocksdb_queues:
-        store.close()
-        raise StoreError(
-            f"{path} keeps its consume queues in RocksDB, which cannot be read here; the broker's "
-            "storeType must be default"
-        )
+        try:
+            _require_queues(store)
+        except BaseException:
+            store.close()
+            raise
     return store
+
+
+def _require_queues(store: OfflineStore) -> None:
+    """Refuse a store whose queues cannot be read from RocksDB.
+
+    Raises:
+        StoreError: they cannot.
+    """
+    _ = store.queues
+    if store.rocksdb_problem is not None:
+        raise StoreError(
+            f"{store.directory.root} keeps its consume queues in RocksDB: {store.rocksdb_problem}"
+        )
 
 
 def _log_dirs(path: str, given: str | None, read: ReadOptions) -> tuple[Path, ...]:

@@ -19,12 +19,14 @@ from msgspec import Struct
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import StoreError, StoreLockedError
 from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.store_lock import StoreLock
 from rocketlake.format import names
 from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
 from rocketlake.spark.stream.offsets import Lane
+from rocketlake.store.offline.traits import refuse_rocksdb_queues
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +113,10 @@ class ProgressKeeper:
     def _write_store(self, broker: str, ends: Mapping[Lane, int]) -> bool:
         place = self._store_place(broker)
         assert place is not None
-        lock = StoreLock(self._ops, self._stores[broker].root)
+        root = self._stores[broker].root
+        lock = StoreLock(self._ops, root)
         try:
+            refuse_rocksdb_queues(StoreDir(self._ops, root))
             lock.acquire()
         except StoreLockedError as error:
             way_out = "" if self._own_dir else "; set progressPath to have it in a file of your own"

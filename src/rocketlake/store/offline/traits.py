@@ -2,11 +2,14 @@
 
 from msgspec import Struct
 
-from rocketlake.errors import StoreError
+from rocketlake.errors import RocksDbError, StoreError
+from rocketlake.files.rocksdb import Database
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.model.topics import TIMER_TOPIC
 
+_TABLES_VARIANT = "RocksDB config tables"
+_TIMER_FAMILY = "timer"
 _ROCKSDB_MARKS = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 
 
@@ -18,6 +21,11 @@ class Traits(Struct, frozen=True, kw_only=True):
     is_5x: bool
     has_rocksdb_queues: bool
     variants: list[str]
+
+    @property
+    def has_rocksdb_tables(self) -> bool:
+        """Whether topics, groups or progress are in RocksDB."""
+        return _TABLES_VARIANT in self.variants
 
     @property
     def is_4x(self) -> bool:
@@ -46,6 +54,16 @@ def look_at(directory: StoreDir) -> Traits:
 
 
 def refuse_rocksdb(directory: StoreDir) -> None:
+    """Refuse to write to a store that keeps queues, tables or its timer's progress in RocksDB.
+
+    Raises:
+        StoreError: the store is of that kind; nothing was changed.
+    """
+    refuse_rocksdb_queues(directory)
+    _refuse_rocksdb_timer(directory)
+
+
+def refuse_rocksdb_queues(directory: StoreDir) -> None:
     """Refuse to write to a store that keeps queues or tables in RocksDB.
 
     Why: its topics have no queue files, so every queue would begin at offset 0 again, and RocketMQ
@@ -57,19 +75,20 @@ def refuse_rocksdb(directory: StoreDir) -> None:
     queues = _rocksdb_queues(directory)
     found = [*queues, *_rocksdb_tables(directory)]
     if not found:
-        _refuse_rocksdb_timer(directory)
         return
     what = "consume queues" if queues else "topics, groups and progress"
     raise StoreError(
         f"{directory.root} keeps its {what} in RocksDB ({', '.join(found)}), which RocketLake does"
         " not write: messages put here would take the places of those that are there. Nothing was"
-        " changed. It can be read (read_only=True, rocketlake dump, rocketlake export); only a"
-        " RocketMQ broker with the same settings can go on with it"
+        " changed. The store can be read (read_only=True, rocketlake dump, rocketlake export), and"
+        f" 'rocketlake rebuild {directory.root} --to DIRECTORY' makes a copy that can be written,"
+        " with queues and tables in files. Only a RocketMQ broker with the same settings can go on"
+        " with the store itself"
     )
 
 
 def _refuse_rocksdb_timer(directory: StoreDir) -> None:
-    """Refuse to write to a store whose timed messages may have been delivered by RocksDB's timer.
+    """Refuse to write to a store whose timed messages RocksDB's timer may have delivered.
 
     Why: with timerRocksDBEnable the progress is in the database only. The timer's own checkpoint
     stays at 0, and every timed message of the queue would be delivered again.
@@ -77,12 +96,24 @@ def _refuse_rocksdb_timer(directory: StoreDir) -> None:
     queue = f"{names.CONSUME_QUEUE}/{TIMER_TOPIC}"
     if not _has_rocksdb_data(directory, names.ROCKSDB_MESSAGES) or not directory.exists(queue):
         return
+    place = directory.path(names.ROCKSDB_MESSAGES)
+    try:
+        with Database(directory.ops, place) as database:
+            if next(database.items(_TIMER_FAMILY), None) is None:
+                return
+        found = "holds how far they were delivered (timerRocksDBEnable)"
+        way_out = ""
+    except RocksDbError as error:
+        found = f"may hold how far they were delivered (timerRocksDBEnable): {error}"
+        way_out = (
+            ". If no broker ever had timerRocksDBEnable, move"
+            f" {names.ROCKSDB_MESSAGES} out of the store"
+        )
     raise StoreError(
-        f"{directory.root} has timed messages, and {names.ROCKSDB_MESSAGES} may hold how far they"
-        " were delivered (timerRocksDBEnable), which RocketLake does not read: they could be"
-        " delivered again. Nothing was changed. It can be read (read_only=True, rocketlake dump,"
-        " rocketlake export); only a RocketMQ broker with the same settings can go on with it. If"
-        f" no broker ever had timerRocksDBEnable, move {names.ROCKSDB_MESSAGES} out of the store"
+        f"{directory.root} has timed messages, and {names.ROCKSDB_MESSAGES} {found}. They could be"
+        " delivered again. Nothing was changed. The store can be read (read_only=True, rocketlake"
+        " dump, rocketlake export); only a RocketMQ broker with the same settings can go on with"
+        f" it{way_out}"
     )
 
 
@@ -122,7 +153,7 @@ def _variants(directory: StoreDir, *, rocksdb: bool) -> list[str]:
         elif lowered.startswith(("tieredstore", "tiered_")):
             found.append("tiered storage")
     if _rocksdb_tables(directory):
-        found.append("RocksDB config tables")
+        found.append(_TABLES_VARIANT)
     return list(dict.fromkeys(found))
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
-from rocketlake.errors import StoreError, StoreNotFoundError
+from rocketlake.errors import RocksDbError, RocksDbMissingError, StoreError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
@@ -30,6 +30,7 @@ from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
+from rocketlake.store.offline.disk_queues import DiskQueues
 from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
 from rocketlake.store.offline.lost_queues import drop_lost
@@ -103,12 +104,17 @@ class OfflineStore(Closing):
         self._debts: tail_rules.Debts | None = None
         self._deleted = NO_TOPICS
         self._walked = 0
+        self._database: Closing | None = None
+        self.rocksdb_problem: str | None = None  # why queues in RocksDB are shown from the log
         self._families = self._look_at_families()
         self.on_progress: Callable[[int], None] | None = None
 
     def close(self) -> None:
         """Give all descriptors back."""
         self._readers.close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     # --- the log and the queues ----------------------------------------------------------------
 
@@ -186,7 +192,7 @@ class OfflineStore(Closing):
         return _FamilyTimes(times, self._clock.now_ms())
 
     def _start_over(self) -> None:
-        self._readers.close()
+        self.close()
         self.traits = look_at(self.directory)
         self.log.refresh(self.options.mapped_file_size_commit_log)
         self._debts = None
@@ -241,32 +247,11 @@ class OfflineStore(Closing):
     @cached_property
     def _disk_queues(self) -> dict[QueueKey, QueueView]:
         """The queues as their files are, before anything is cut or owed."""
-        found: dict[QueueKey, QueueView] = {}
+        loader = DiskQueues(self.directory, self._readers, self.options, self.damage)
         if self.traits.has_rocksdb_queues:
-            return found
-        families = (
-            (names.CONSUME_QUEUE, PLAIN, self.options.mapped_file_size_consume_queue),
-            (
-                names.BATCH_CONSUME_QUEUE,
-                BATCHED,
-                self.options.mapper_file_size_batch_consume_queue,
-            ),
-        )
-        for family, kind, file_size in families:
-            for place in self.directory.queue_dirs(family):
-                key = QueueKey(place.topic, place.queue_id)
-                files = self.directory.offset_files(place.path)
-                # A file that was just made is empty, but only the last of several can be that.
-                may_be_empty = [] if self.traits.is_clean and len(files) == 1 else files[-1:]
-                for file in files:
-                    if not file.size and file not in may_be_empty:
-                        self.damage.report(file.path, 0, f"the file of {key} is empty")
-                files = [f for f in files if f.size]
-                if not files and key in found:
-                    continue
-                view = QueueView(key, kind, self._readers, files, file_size=file_size)
-                view.load(self.damage, is_clean=self.traits.is_clean)
-                found[key] = view
+            found = self._rocksdb_queues(loader)
+        else:
+            found = loader.load_files(is_clean=self.traits.is_clean)
         # Order: the table is read behind the queues, for it is written before they are removed.
         self._deleted = deleted = self.load_deleted()
         if not deleted.ends:
@@ -276,6 +261,19 @@ class OfflineStore(Closing):
             for key, view in found.items()
             if not deleted.is_earlier(key.topic, view.first_physical_offset())
         }
+
+    def _rocksdb_queues(self, loader: DiskQueues) -> dict[QueueKey, QueueView]:
+        """Read the queues from their database; none where that cannot be, and say why."""
+        self.rocksdb_problem = None
+        try:
+            self._database = database = loader.open_rocksdb()
+            return loader.load_rocksdb(database, self.log.min_offset)
+        except RocksDbMissingError as error:
+            self.rocksdb_problem = str(error)
+        except RocksDbError as error:
+            self.rocksdb_problem = str(error)
+            self.damage.report(self.directory.root, 0, str(error))
+        return {}
 
     @property
     def deleted(self) -> DeletedTopics:

@@ -26,6 +26,7 @@ from rocketlake.format.record import StopReason
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.inventory import InventoryFile
+from rocketlake.store.offline.traits import refuse_rocksdb_queues
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.repair.rebuild import Machine, index_shape, rebuild_index, rebuild_queues
 from rocketlake.upkeep.repair.swapping import Workshop, copy_file, finish_interrupted
@@ -150,8 +151,10 @@ class Repairer:
         Raises:
             StoreNotFoundError: there is no store.
             StoreLockedError: somebody has the store open.
+            StoreError: queues or tables are in RocksDB.
         """
         with self._open() as store:  # a path that is no store gets no lock file
+            refuse_rocksdb_queues(store.directory)
             log_dirs = store.directory.log_dirs
         self._lock = StoreLock(self._machine.ops, self.root, log_dirs)
         self._lock.acquire()

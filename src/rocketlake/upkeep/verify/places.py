@@ -14,14 +14,13 @@ import numpy.typing as npt
 from msgspec import Struct, structs
 
 from rocketlake.errors import StoreError
-from rocketlake.files.json_file import load_table
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import layout, names
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.index import IndexHeader
 from rocketlake.format.record import Check, scan, scan_at
-from rocketlake.metadata import topics
+from rocketlake.metadata import table, topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline.damage import Damage, Finding
@@ -269,7 +268,7 @@ def _of_shape(finding: Finding) -> Fault:
 def _configured(directory: StoreDir) -> frozenset[str] | None:
     path = directory.path(names.CONFIG) / topics.FILE_NAME
     try:
-        found = load_table(path, topics.decode, ops=directory.ops)
+        found = table.find(path, topics.decode, ops=directory.ops)
     except StoreError:
         return None
     return frozenset(found.value.topics) if found.value is not None else None

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from rocketlake.files.json_file import backup_path, load_table
+from rocketlake.files.json_file import backup_path
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout, names
 from rocketlake.format.checkpoint import FIELDS_SIZE, Checkpoint
 from rocketlake.format.java_json import JsonObject
-from rocketlake.metadata import filters, groups, offsets, topics
+from rocketlake.metadata import filters, groups, offsets, table, topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
 from rocketlake.store import deleted_topics
@@ -69,7 +69,7 @@ def check_tables(directory: StoreDir, queue_ends: Mapping[QueueKey, int]) -> Ite
     config = directory.path(names.CONFIG)
     for name, decode in DECODERS.items():
         path = config / name
-        found = load_table(path, decode, ops=directory.ops)
+        found = table.find(path, decode, ops=directory.ops)
         if found.problem is not None:
             used = found.source == "backup"
             what = f"the table is read from {backup_path(path).name}: " if used else ""
@@ -82,9 +82,9 @@ def check_tables(directory: StoreDir, queue_ends: Mapping[QueueKey, int]) -> Ite
 
 
 def _progress(
-    path: str, table: offsets.OffsetTable, queue_ends: Mapping[QueueKey, int]
+    path: str, committed: offsets.OffsetTable, queue_ends: Mapping[QueueKey, int]
 ) -> Iterator[Fault]:
-    for progress in table.progress():
+    for progress in committed.progress():
         for queue_id, offset in progress.offsets.items():
             end = queue_ends.get(QueueKey(progress.topic, queue_id))
             where = f"group {progress.group} is at {offset} of {progress.topic}/{queue_id}"
@@ -96,9 +96,9 @@ def _progress(
 
 
 def _delay_progress(
-    path: str, table: offsets.DelayOffsetTable, queue_ends: Mapping[QueueKey, int]
+    path: str, delayed: offsets.DelayOffsetTable, queue_ends: Mapping[QueueKey, int]
 ) -> Iterator[Fault]:
-    for level, offset in table.offsets.items():
+    for level, offset in delayed.offsets.items():
         end = queue_ends.get(QueueKey(SCHEDULE_TOPIC, level - 1))
         if end is not None and offset > end:
             reason = f"delay level {level} is at {offset} of its queue, which ends at {end}"

@@ -79,7 +79,7 @@ def _owed_batch(
             "topic": [topic for topic, _ in queues],
             "queue_id": [queue_id for _, queue_id in queues],
             "is_batch": places["batch_size"] > 1,
-            "is_owed": True,
+            "is_owed": part.is_owed,
             "broker": part.store.broker,
         },
     )

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from rocketlake.errors import StoreError
 from rocketlake.format import names
 from rocketlake.format.record import reason_text
-from rocketlake.metadata import offsets
+from rocketlake.metadata import offsets, table
 from rocketlake.model.queues import QueueKey
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
@@ -33,14 +33,13 @@ def plan_progress(store: OfflineStore, broker: str, options: SourceOptions) -> l
     Raises:
         StoreError: the tables cannot be read.
     """
-    if "RocksDB config tables" in store.traits.variants:
-        raise StoreError(
-            f"{store.directory.root} keeps its progress in RocksDB, which cannot be read here"
-        )
     config = store.directory.path(names.CONFIG)
+    hidden = table.find(config / offsets.FILE_NAME, offsets.decode).hidden
+    if hidden is not None:
+        raise StoreError(f"{store.directory.root} keeps its progress in RocksDB: {hidden}")
     rows: list[dict[str, object]] = []
-    for table in (offsets.load(config), offsets.load_light(config)):
-        for progress in table.progress():
+    for found in (offsets.load(config), offsets.load_light(config)):
+        for progress in found.progress():
             if not options.wants_topic(progress.topic):
                 continue
             for queue_id, committed in sorted(progress.offsets.items()):
