@@ -40,11 +40,12 @@ def backup(*, store: StoreArguments, directory: str, prune: bool, verify: bool) 
         report = Backup(store.path, opened, Path(directory), listener).run(
             prune=prune, verify=verify
         )
-    _tell(report, directory)
+    tell(report, directory)
     return reporter.finish()
 
 
-def _tell(report: BackupReport, directory: str) -> None:
+def tell(report: BackupReport, directory: str) -> None:
+    """Say what a backup did."""
     copied = size_text(report.copied_bytes)
     what = "copied" if report.is_first else "new bytes copied"
     log = f"log from {report.log_begin} to {report.log_end}"

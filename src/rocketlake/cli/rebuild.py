@@ -1,11 +1,16 @@
 """`rocketlake rebuild`: queues and index anew from the log, on Spark."""
 
+from pathlib import Path
+
 import click
 import msgspec
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, takes_store
+from rocketlake.cli.backup import tell
+from rocketlake.cli.opening import Reporter, StoreArguments, note, takes_store
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.upkeep.backup.copier import Listener
+from rocketlake.upkeep.file_queue_copy import copy_with_file_queues, plan_copy
 
 
 @click.command()
@@ -18,17 +23,37 @@ from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spar
     show_default=True,
     help="Build only the queues, or only the index.",
 )
+@click.option(
+    "--to",
+    "target",
+    metavar="DIRECTORY",
+    help="Make a copy with queues and tables in files, of a STORE that has them in RocksDB.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def rebuild(
-    *, store: StoreArguments, spark: SparkArguments, what: str, dry_run: bool, as_json: bool
+    *,
+    store: StoreArguments,
+    spark: SparkArguments,
+    what: str,
+    target: str | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Build consume queues and index of STORE anew from its commit log alone.
 
     Executors read the log in parts, wherever Spark runs them; they must see STORE. Everything is
     built in STORE/repair and swapped in at the end: a crash leaves the old state, and what was
     replaced is kept. Nobody may have the store open.
+
+    With --to, STORE is only read, and may be in use: the copy in DIRECTORY is a store with the same
+    messages, queue offsets, topics, groups and progress, which RocketMQ (storeType=default) and
+    RocketLake go on with. No Spark is needed for it.
     """
+    if target is not None:
+        if what != "all" or as_json:
+            raise click.UsageError("--to makes a whole copy: leave out --what and --json")
+        return _copy(store, Path(target), dry_run=dry_run)
     with needs_spark():
         from rocketlake.spark.jobs.rebuild_job import plan_rebuild, run_rebuild  # noqa: PLC0415 - an extra
 
@@ -51,3 +76,17 @@ def rebuild(
         click.echo(f"{report.bad_parts} parts of the log are no records; see rocketlake verify")
     click.echo(f"what was replaced is kept in {report.kept}")
     return 0
+
+
+def _copy(store: StoreArguments, target: Path, *, dry_run: bool) -> int:
+    reporter = Reporter()
+    if dry_run:
+        with store.open(reporter) as view:
+            for line in plan_copy(view, target):
+                click.echo(screen.printable(line))
+        return reporter.finish()
+    with screen.Bars() as bars:
+        listener = Listener(note, reporter, bars.begin)
+        report = copy_with_file_queues(lambda: store.open(reporter), target, listener)
+    tell(report, str(target))
+    return reporter.finish()

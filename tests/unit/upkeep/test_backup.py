@@ -404,10 +404,17 @@ def test_a_copy_that_was_written_to_is_refused(builder, source, copy):
 
 
 def test_stores_of_other_kinds_are_refused(builder, source, copy):
+    builder.records(3).file("rocksdbstore/000013.sst", b"x")
+    ran = backup(builder.write(), copy, code=2)
+    assert "RocksDB message database" in ran.err
+    assert "stop the broker" in ran.err
+    assert not copy.exists()
+
+
+def test_queues_in_a_rocksdb_that_cannot_be_read_are_refused(builder, source, copy):
     builder.records(3).file("consumequeue/CURRENT", b"MANIFEST-000001")
     ran = backup(builder.write(), copy, code=2)
-    assert "RocksDB consume queues" in ran.err
-    assert "stop the broker" in ran.err
+    assert "keeps its consume queues in RocksDB, and cannot be copied" in ran.err
     assert not copy.exists()
 
 

@@ -25,17 +25,19 @@ from msgspec.structs import replace
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import FileSizeError, StoreError
 from rocketlake.files.ops import FileOps, PosixFileOps
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.store_lock import AbortMark
 from rocketlake.format import java_json, names
 from rocketlake.store.inventory import FILE_NAME as INVENTORY
 from rocketlake.store.inventory import InventoryFile
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.salvage import SALVAGE
+from rocketlake.upkeep.backup import file_queues
 from rocketlake.upkeep.backup import manifest as manifests
 from rocketlake.upkeep.backup.copying import checksum
 from rocketlake.upkeep.backup.files import BackupFiles
 from rocketlake.upkeep.backup.manifest import Manifest
-from rocketlake.upkeep.backup.settling import Kind, settle
+from rocketlake.upkeep.backup.settling import Kind, queue_shape, settle
 from rocketlake.upkeep.backup.steps import StoreCopier, log_parts
 from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
 from rocketlake.version import __version__
@@ -50,8 +52,6 @@ _IS_PROGRESS: Final = (
 )
 _UNKNOWN_VARIANTS: Final = frozenset(
     {
-        "RocksDB consume queues",
-        "RocksDB config tables",
         "RocksDB message database",
         "DLedger log",
         "tiered storage",
@@ -66,7 +66,7 @@ _KNOWN_NAMES: Final = frozenset(
         *(names.COMMIT_LOG, names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.INDEX),
         *(names.CONSUME_QUEUE_EXT, names.CONFIG, names.CHECKPOINT, names.ABORT, names.LOCK),
         *(names.TIMER_LOG, names.TIMER_WHEEL, names.EPOCHS, names.ABORT + names.BACKUP_SUFFIX),
-        *(manifests.NAME, SALVAGE, INVENTORY, names.ROCKSDB_MESSAGES),
+        *(manifests.NAME, SALVAGE, INVENTORY, names.ROCKSDB_MESSAGES, names.ROCKSDB_QUEUES),
     }
 )
 
@@ -211,6 +211,10 @@ class Backup:
                 f"{self._source} has {', '.join(strange)}, which cannot be copied while somebody"
                 " writes; stop the broker and copy the directory"
             )
+        if view.traits.has_rocksdb_queues:
+            file_queues.require_readable(view)
+        if view.traits.has_rocksdb_queues or view.traits.has_rocksdb_tables:
+            self._listener.note("what the source keeps in RocksDB is in files in the copy")
         others = {e.name for e in self._ops.entries(self._source)} - _KNOWN_NAMES
         others -= {path.name for path in view.directory.log_dirs}
         if others:
@@ -301,6 +305,10 @@ class Backup:
         page = view.directory.read_small(names.CHECKPOINT)
         epochs = view.directory.read_small(names.EPOCHS)
         copier.copy_queues()
+        if view.traits.has_rocksdb_queues:
+            shape = queue_shape(Kind.of(view))
+            directory = StoreDir(self._ops, self._target)
+            file_queues.begin_expired_queues(view, directory, self._clock, shape)
         copier.copy_ext()
         copier.copy_index(with_last=copier.as_is or self._is_quiet(view))
         copier.copy_timer()
@@ -325,7 +333,9 @@ class Backup:
         Returns why that cannot be: a file was cut short, and a start refuses it. The copy then has
         the files as they are.
         """
-        if self._is_quiet(view):
+        if view.traits.has_rocksdb_queues:
+            pass  # the mark of an unclean stop has the queues made from the log
+        elif self._is_quiet(view):
             AbortMark(self._ops, self._target).remove()
         elif view.traits.is_clean:
             copier.drop_last_index()  # somebody began to write to it meanwhile
@@ -353,6 +363,8 @@ class Backup:
                 f"the log of the copy ends at {report.log_end}, that of {self._source} at {end}"
                 f" ({notes}); the copy is left as it is, and marked as unfinished"
             )
+        if view.traits.has_rocksdb_queues:
+            file_queues.drop_deleted_topics(view, self._ops, self._target)
         return None
 
     def _finish(self, begun: Manifest, files: BackupFiles, end: int, *, scan_all: bool) -> Manifest:
@@ -400,6 +412,10 @@ class Backup:
                 data = self._read_table(place / name)
                 if data is not None:
                     found[name] = data
+        tables = file_queues.read_tables(self._ops, place)
+        found |= {
+            name: data for name, data in tables if name.startswith(_IS_PROGRESS) is is_progress
+        }
         return found
 
     def _read_table(self, path: Path) -> bytes | None:

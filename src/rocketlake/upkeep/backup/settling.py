@@ -17,6 +17,7 @@ from rocketlake.metadata.book import Place
 from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.assembly import Base
+from rocketlake.store.consume_queue_set import QueueShape
 from rocketlake.store.file_shape import find_shape
 from rocketlake.store.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
@@ -59,6 +60,26 @@ def settle(
     has_light = any(is_lmq(queue.topic) for queue in directory.queue_dirs(names.CONSUME_QUEUE))
     # A store without an index is not given one, nor one that RocketMQ would not understand.
     has_index = directory.exists(names.INDEX) and "max_hash_slot_num" in kind.options
+    options = _options(kind, has_light=has_light, has_index=has_index)
+    place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
+    catalog = LateCatalog(TopicBook.load(place))
+    # Nothing is appended to the log, so its last file needs no space beyond what it holds.
+    factory = MappedFileMaker(ops, clock, replace(LOG_FILES, is_sparse=True))
+    base = Base(directory, paths, options, clock, catalog, factory)
+    return MessageStore(base).settle(on_progress)
+
+
+def queue_shape(kind: Kind) -> QueueShape:
+    """Return what the files of the copy's queues look like."""
+    options = _options(kind, has_light=False, has_index=False)
+    return QueueShape(
+        file_size=options.mapped_file_size_consume_queue,
+        batch_file_size=options.mapper_file_size_batch_consume_queue,
+        is_4x=options.compat_version.is_4x,
+    )
+
+
+def _options(kind: Kind, *, has_light: bool, has_index: bool) -> StoreOptions:
     choice = StoreOptions.choose(
         None,
         **kind.options,
@@ -69,10 +90,4 @@ def settle(
     )
     size = kind.options.get("mapped_file_size_commit_log")
     preset = {} if size == layout.DEFAULT_LOG_FILE_SIZE else embedded()
-    options = StoreOptions.complete(choice, preset)
-    place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
-    catalog = LateCatalog(TopicBook.load(place))
-    # Nothing is appended to the log, so its last file needs no space beyond what it holds.
-    factory = MappedFileMaker(ops, clock, replace(LOG_FILES, is_sparse=True))
-    base = Base(directory, paths, options, clock, catalog, factory)
-    return MessageStore(base).settle(on_progress)
+    return StoreOptions.complete(choice, preset)
