@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct, field
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
-VERSIONS = ("5.3.3", "4.9.7", "4.6.0")
+VERSIONS = ("5.5.0", "5.3.3", "4.9.7", "4.6.0")
 
 _PACKAGES_MISSING = 3
 _FETCH_S = 600
