@@ -1,9 +1,9 @@
 """Every option the reference knows, whether or not anything here reads it.
 
-Taken from the setters of the configuration classes in the published packages 5.3.3, 4.9.7 and
-4.6.0, the way the reference itself finds them (MixAll#properties2Object): `setX` makes the key `x`.
-A broker that saves its configuration writes names of fields instead, so fields without such a
-setter are here too. Sorted within each class; a key may belong to several.
+Taken from the setters of the configuration classes in the published packages 5.5.0, 5.3.3,
+4.9.7 and 4.6.0, the way the reference itself finds them (MixAll#properties2Object): `setX` makes
+the key `x`. A broker that saves its configuration writes names of fields instead, so fields without
+such a setter are here too. Sorted within each class; a key may belong to several.
 """
 
 from typing import Final
@@ -202,14 +202,42 @@ _START: Final = """
     rmqAddressServerDomain rmqAddressServerSubGroup
 """
 
-# Added after 5.3.3.
-_LATER: Final = """
-    enableLmqQuota enableRunningFlagsInFlush writeWithoutMmap
+# MessageStoreConfig: added by 5.5.0.
+_STORE_5_5: Final = """
+    appendTopicForTimerDeleteKey checkCommitLogOffsetOnRecover combineAssignOffsetCQType
+    combineCQEnableCheckSelf combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles
+    combineCQPreferCQType combineCQUseRocksdbForLmq commitLogRecoverMaxNum
+    enableAcceleratedRecovery enableLmqQuota enableLogConsumeQueueRepeatedlyBuildWhenRecover
+    enableRunningFlagsInFlush indexFileReadEnable indexFileWriteEnable indexRocksDBEnable
+    iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays sharedByteBufferNum
+    timerRecallToTimelineEnable timerRecallToTimeWheelEnable timerReputServiceCorePoolSize
+    timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRocksDBEnable
+    timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+    timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+    timerWheelSnapshotFlush timerWheelSnapshotIntervalMs transRocksDBEnable
+    transWriteOriginTransHalfEnable useSeparateStorePathForRocksdbCQ writeWithoutMmap
+"""
+
+# BrokerConfig: added by 5.5.0.
+_BROKER_5_5: Final = """
+    enableConnectionMetrics enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog
+    enableMessageStoreMetrics enablePopMetrics enableRemotingMetrics enableRequestMetrics
+    enableSplitMetadata enableStatsMetrics enableTransactionMetrics liteEventCheckInterval
+    liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
+    liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
+    liteLagLatencyTopK liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills
+    liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount
+    maxMessageFilterNumForNotification metricsExportBatchMaxDataPoints minLiteTTl
+    persistConsumerOffsetIncrementally popFromRetryProbabilityForPriority
+    popPollingMapExpireTimeSeconds popReviveConcurrency popReviveSkipIfGroupAbsent
+    priorityOrderAsc splitMetadataSize transactionCheckRocksdbCoreThreads
+    transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+    useMessageFilterForNotification useSeparateRetryQueue useSingleRocksDBForAllConfigs
 """
 
 _BLOCKS: Final = (
     *(_STORE, _BROKER, _NETWORK, _NAME_SERVER),
-    *(_CONTROLLER, _AUTH, _TIERED, _START, _LATER),
+    *(_CONTROLLER, _AUTH, _TIERED, _START, _STORE_5_5, _BROKER_5_5),
 )
 
 KNOWN_KEYS: Final = frozenset(" ".join(_BLOCKS).split())

@@ -301,7 +301,7 @@ def test_missing_value_without_a_default_is_an_error():
 
 
 def test_list_of_known_keys_is_plausible():
-    assert len(KNOWN_KEYS) == 533
+    assert len(KNOWN_KEYS) == 606
     assert {
         "mappedFileSizeCommitLog",  # MessageStoreConfig
         "mapperFileSizeBatchConsumeQueue",
@@ -317,6 +317,8 @@ def test_list_of_known_keys_is_plausible():
         "tieredStorageLevel",
         "filterServerNums",  # 4.x only
         "rmqAddressServerDomain",
+        "timerRocksDBEnable",  # 5.5 only
+        "useSingleRocksDBForAllConfigs",
     } <= KNOWN_KEYS
 
 
