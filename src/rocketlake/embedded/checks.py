@@ -25,6 +25,8 @@ OWN_TOPICS: Final = frozenset(
         topics.TIMER_TOPIC,
         topics.HALF_TOPIC,
         topics.OP_HALF_TOPIC,
+        topics.ROCKSDB_HALF_TOPIC,
+        topics.ROCKSDB_OP_HALF_TOPIC,
         topics.CHECKED_TOO_OFTEN_TOPIC,
         topics.SELF_TEST_TOPIC,
         topics.OFFSET_MOVED_TOPIC,

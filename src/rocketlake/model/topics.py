@@ -15,6 +15,8 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_OP_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
@@ -34,6 +36,8 @@ SYSTEM_TOPICS: Final = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
         ROCKSDB_OFFSET_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_HALF_TOPIC,
     }
 )
 """What TopicValidator knows by name; the timer's topic and others have the system prefix."""

@@ -17,7 +17,7 @@ def test_names_of_retry_and_dead_letter_topics():
 @pytest.mark.parametrize(
     "name",
     [
-        # TopicValidator of 5.3.3, in its order.
+        # TopicValidator of 5.5.0, in its order.
         "TBW102",
         "SCHEDULE_TOPIC_XXXX",
         "BenchmarkTest",
@@ -28,6 +28,8 @@ def test_names_of_retry_and_dead_letter_topics():
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "CHECKPOINT_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         "rmq_sys_wheel_timer",
         "rmq_sys_REVIVE_LOG_DefaultCluster",
     ],
