@@ -1,8 +1,10 @@
 """The files of the timer together: log, wheel and checkpoint."""
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from msgspec import structs
 
@@ -17,6 +19,8 @@ from rocketlake.format import layout, names
 from rocketlake.format.timer import TimerCheckpoint
 
 log = logging.getLogger(__name__)
+
+_SNAPSHOT: Final = re.compile(re.escape(names.TIMER_WHEEL) + r"\.\d+(\.tmp)?")
 
 
 class TimerFiles:
@@ -72,6 +76,15 @@ class TimerFiles:
         self.log.load()
         self.wheel.open()
 
+    @property
+    def snapshots(self) -> list[Path]:
+        """The wheels that RocketMQ 5.5 keeps in files of their own (`timerWheelSnapshotFlush`).
+
+        The wheel itself says nothing then.
+        """
+        entries = self._ops.entries(self._root)
+        return [entry.path for entry in entries if _SNAPSHOT.fullmatch(entry.name)]
+
     def flush(self, checkpoint: TimerCheckpoint) -> bool:
         """Have log and wheel on the disk, then the checkpoint that speaks of them; False if failed.
 
@@ -115,8 +128,12 @@ class TimerFiles:
 
     def discard(self) -> None:
         """Remove log and wheel, and begin with empty ones."""
+        # Order: the log first. Without it the checkpoint tells that units are lost, whatever else
+        # a crash leaves.
         self.log.destroy()
         self.wheel.destroy()
+        for path in self.snapshots:
+            self._ops.unlink(path)
         self.wheel.open()
 
     def close(self) -> None:

@@ -143,6 +143,8 @@ def _find_loss(
         return f"units up to {files.checkpoint.flushed_position} were written, {end} is the end"
     if not files.had_wheel and last is not None:
         return "there is a timer log, but no wheel"
+    if files.snapshots:
+        return "the wheel was kept in snapshots (timerWheelSnapshotFlush)"
     if len(waiting) and int(waiting["last_position"].max()) >= end:
         return f"the wheel points behind the end of the log at {end}"
     return None
