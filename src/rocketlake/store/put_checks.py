@@ -3,6 +3,7 @@
 A check answers with a receipt, which ends the put, or with None.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -30,6 +31,8 @@ TOPIC_MAX: Final = 127
 RETRY_TOPIC_MAX: Final = 255
 _SHOWN: Final = 300  # characters of a name in a reason
 _ILLEGAL: Final = PutStatus.MESSAGE_ILLEGAL
+_SHORT: Final = re.compile(r"[+-]?\d{1,64}")
+_SHORT_MAX: Final = 32_767
 _NAME_WORDS: Final = (
     f"the name of a queue has at most {QUEUE_NAME_SIZE_MAX} bytes and no '/' or NUL, and is not"
     " '.' or '..'"
@@ -163,7 +166,16 @@ def check_inner_batch(request: AppendRequest, catalog: TopicCatalog) -> PutRecei
         return refuse(
             _ILLEGAL, f"inner batch for {request.message.topic!r}, whose queues are no BatchCQ"
         )
+    count = request.message.properties.get(names.INNER_NUM)
+    if is_inner and count is not None and not _is_short(count):
+        # Compat: as in CommitLog#getMessageNum, which throws before anything is appended.
+        return refuse(_ILLEGAL, f"{names.INNER_NUM} = {count!r} is no number of 16 bits")
     return None
+
+
+def _is_short(text: str) -> bool:
+    """Tell whether Short.parseShort takes a text."""
+    return _SHORT.fullmatch(text) is not None and -_SHORT_MAX - 1 <= int(text) <= _SHORT_MAX
 
 
 def check_sizes(
