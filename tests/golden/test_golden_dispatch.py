@@ -49,7 +49,7 @@ def entries_of(paths, slots):
 def test_keys_are_the_entries_of_the_index(opened, index_files):
     wanted = []
     for chunk in opened.view.walk():
-        hashes, rows = key_entries(chunk.columns)
+        hashes, rows = key_entries(chunk.columns, with_tags=opened.case.is_5_5)
         offsets = chunk.columns["physical_offset"][rows]
         wanted += zip(hashes.tolist(), offsets.tolist(), strict=True)
     found = entries_of(index_files, opened.case.spec["options"]["maxHashSlotNum"])
@@ -74,6 +74,7 @@ def test_index_files_of_the_log_are_those_of_rocketmq(open_case, tmp_path, name,
         entries=options["maxIndexNum"],
         count_every_put=name.startswith("v46-"),
         counts_empty=opened.case.is_5x,
+        has_tags=opened.case.is_5_5,
     )
     place = tmp_path / "index"
     files = IndexFileSet(PosixFileOps(), ManualClock(), place, shape)
@@ -82,7 +83,7 @@ def test_index_files_of_the_log_are_those_of_rocketmq(open_case, tmp_path, name,
         whole = chunk.columns.rows
         for start in range(0, len(whole), rows):
             part = RecordColumns(chunk.columns.buffer, whole[start : start + rows])
-            files.put(part, *key_entries(part))
+            files.put(part)
     files.close()
     written = [path.read_bytes() for path in sorted(place.iterdir())]
     assert written == [path.read_bytes() for path in opened.golden.files("index")]

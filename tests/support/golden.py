@@ -35,7 +35,12 @@ class GoldenCase:
     @property
     def is_5x(self) -> bool:
         """Tell whether RocketMQ 5 wrote the store."""
-        return self.name.startswith("v5-")
+        return self.name.startswith(("v5-", "v55-"))
+
+    @property
+    def is_5_5(self) -> bool:
+        """Tell whether RocketMQ 5.5 wrote the store."""
+        return self.name.startswith("v55-")
 
     @cached_property
     def spec(self) -> Line:

@@ -112,14 +112,16 @@ class AsyncStore:
     async def query(
         self,
         topic: str,
-        key: str,
+        key: str | None = None,
         max_messages: int | None = None,
         *,
+        tag: str | None = None,
         begin: Moment | None = None,
         end: Moment | None = None,
     ) -> list[StoredMessage]:
-        """Return the newest messages that have a key, in the order in which they were put."""
-        return await _in_executor(self.store.query, topic, key, max_messages, begin=begin, end=end)
+        """Return the newest messages that have a key or a tag, as `Store.query` does."""
+        wanted = (topic, key, max_messages)
+        return await _in_executor(self.store.query, *wanted, tag=tag, begin=begin, end=end)
 
     async def message(self, msg_id: str) -> StoredMessage | None:
         """Return the message with an id, as receipts have it; None if it is gone."""

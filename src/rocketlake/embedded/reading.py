@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Literal
 
+from msgspec import structs
+
 from rocketlake.embedded.moments import Moment, to_ms
 from rocketlake.embedded.ports import ReadEngine
 from rocketlake.embedded.progress import QueueProgress, group_names, progress_of
@@ -82,13 +84,17 @@ class Reading(ABC):
     def query(
         self,
         topic: str,
-        key: str,
+        key: str | None = None,
         max_messages: int | None = None,
         *,
+        tag: str | None = None,
         begin: Moment | None = None,
         end: Moment | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key, in the order in which they were put.
+
+        With `tag` in place of a key, those that have this tag, as far as the index has tags: those
+        of messages that were indexed by RocketMQ 5.5 or with `compatVersion` 5.5.
 
         Without `max_messages` there are at most as many as the option `maxMsgsNumBatch` says, 64
         unless it is set. `begin` and `end` limit the time at which they were stored, both included.
@@ -99,7 +105,9 @@ class Reading(ABC):
         """
         self.require_open()
         limit = self._query_max if max_messages is None else max_messages
-        return list(self._reader.query(make_query(topic, key, limit, (begin, end))).messages)
+        return list(
+            self._reader.query(make_query(topic, key, limit, (begin, end), tag=tag)).messages
+        )
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset of the log; None if no good one does.
@@ -212,22 +220,48 @@ class Reading(ABC):
 
 
 def make_query(
-    topic: str, key: str, limit: int, times: tuple[Moment | None, Moment | None]
+    topic: str,
+    key: str | None,
+    limit: int,
+    times: tuple[Moment | None, Moment | None],
+    *,
+    tag: str | None = None,
 ) -> KeyQuery:
-    """Return a query by key.
+    """Return a query by key or by tag.
 
     Raises:
         TypeError, ValueError: an argument makes no sense; the text names it.
     """
     begin, end = times
+    if key is not None and tag is not None:
+        raise TypeError(f"key = {key!r} and tag = {tag!r}: wanted one of the two")
+    query = KeyQuery(
+        topic=topic,
+        key=_checked_key(key) if tag is None else _checked_tag(tag),
+        is_tag=tag is not None,
+        limit=limit,
+    )
+    return structs.replace(
+        query,
+        begin=query.begin if begin is None else to_ms(begin, "begin"),
+        end=query.end if end is None else to_ms(end, "end"),
+    )
+
+
+def _checked_key(key: str | None) -> str:
     if not isinstance(key, str):
         raise TypeError(f"key = {key!r} is {type(key).__name__}; wanted str")
     if not key or " " in key:
         raise ValueError(f"key = {key!r}: a key is not empty and has no blank in it")
-    query = KeyQuery(topic=topic, key=key, limit=limit)
-    first = query.begin if begin is None else to_ms(begin, "begin")
-    last = query.end if end is None else to_ms(end, "end")
-    return KeyQuery(topic=topic, key=key, begin=first, end=last, limit=limit)
+    return key
+
+
+def _checked_tag(tag: str) -> str:
+    if not isinstance(tag, str):
+        raise TypeError(f"tag = {tag!r} is {type(tag).__name__}; wanted str")
+    if not tag:
+        raise ValueError("tag = '': a tag is not empty")
+    return tag
 
 
 def parse_boundary(boundary: str) -> Boundary:

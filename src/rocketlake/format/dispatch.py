@@ -43,12 +43,14 @@ def dispatch_columns(columns: RecordColumns) -> DispatchColumns:
     return DispatchColumns(codes, traits)
 
 
-def key_entries(columns: RecordColumns) -> tuple[Int32s, Int32s]:
-    """Return the index hash and the row of every key that records have.
+def key_entries(columns: RecordColumns, *, with_tags: bool = False) -> tuple[Int32s, Int32s]:
+    """Return the index hash and the row of every key that records have, and of tags if asked for.
 
     They come in the order of the log; of each record first the unique key, then the others as
-    they stand. Records that were rolled back have none.
+    they stand, then the tag. Records that were rolled back have none.
     """
+    if with_tags:
+        return key_and_tag_entries(columns)[:2]
     hashes, rows = _KERNEL.key_entries(columns.buffer, _raw(columns) if len(columns) else b"")
     return np.frombuffer(hashes, np.int32), np.frombuffer(rows, np.int32)
 

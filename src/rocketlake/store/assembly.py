@@ -328,7 +328,8 @@ def _make_queue_flush(
         if units.timestamp > 0:
             checkpoint.queue_timestamp = units.timestamp
         # Compat: before 5.5 nothing stands there; a store that 5.5 has opened keeps it true.
-        if checkpoint.queue_physical_offset > 0 and units.physical_offset > 0:
+        is_kept = options.compat_version.keeps_queue_offset or checkpoint.queue_physical_offset > 0
+        if is_kept and units.physical_offset > 0:
             checkpoint.queue_physical_offset = units.physical_offset
         if log.replicated_where is not None:
             # What the disk lacks is not confirmed, whoever else has it.

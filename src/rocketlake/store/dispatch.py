@@ -16,13 +16,12 @@ from time import perf_counter, sleep
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.errors import RocketLakeError, StoreClosedError
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.service import BackgroundService
-from rocketlake.format.dispatch import dispatch_columns, key_entries
+from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
 from rocketlake.store.arrivals import Arrivals, tell_all
 from rocketlake.store.commit_log import CommitLog
@@ -62,13 +61,8 @@ _WINDOW: Final = 16 << 20
 class IndexSink(Protocol):
     """Takes the keys of records."""
 
-    def put(
-        self,
-        columns: RecordColumns,
-        hashes: npt.NDArray[np.int32],
-        rows: npt.NDArray[np.int32],
-    ) -> None:
-        """Add an entry for each hash, whose record is in the row of the same number."""
+    def put(self, columns: RecordColumns) -> None:
+        """Add the entries of records."""
         ...
 
 
@@ -404,7 +398,7 @@ class Dispatcher(BackgroundService):
         records = Round(columns, dispatch_columns(columns), dispatched.bitmaps)
         self._builder.put(records)
         if self._index is not None:
-            self._index.put(columns, *key_entries(columns))
+            self._index.put(columns)
         for dispatcher in self.last:
             dispatcher.dispatch(dispatched)
         if self._role.counts_dispatched:

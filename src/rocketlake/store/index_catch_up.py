@@ -13,12 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from rocketlake.errors import RocketLakeError
 from rocketlake.files.service import BackgroundService
-from rocketlake.format.dispatch import key_entries
 from rocketlake.format.record import Check, RecordColumns, StopReason, scan
 from rocketlake.store.commit_log import CommitLog
 
@@ -33,10 +29,8 @@ _RETRY_S: Final = 1.0
 class KeySink(Protocol):
     """Takes the keys of records, in the order of the log (IndexFileSet)."""
 
-    def put(
-        self, columns: RecordColumns, hashes: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
-    ) -> None:
-        """Add an entry for each hash, whose record is in the row of the same number."""
+    def put(self, columns: RecordColumns) -> None:
+        """Add the entries of records."""
         ...
 
 
@@ -90,12 +84,10 @@ class IndexCatchUp(BackgroundService):
             return 0
         return max(dispatched.dispatched_where - where, 0)
 
-    def put(
-        self, columns: RecordColumns, hashes: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
-    ) -> None:
+    def put(self, columns: RecordColumns) -> None:
         """Take the keys of records that are dispatched; before it has caught up, take none."""
         if self.where is None:
-            self._index.put(columns, hashes, rows)
+            self._index.put(columns)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -194,7 +186,7 @@ class IndexCatchUp(BackgroundService):
                     rows_max=_ROWS_MAX,
                 )
                 if len(found.columns):
-                    self._index.put(found.columns, *key_entries(found.columns))
+                    self._index.put(found.columns)
                     return where + found.position
                 if found.reason is not StopReason.TORN:
                     break

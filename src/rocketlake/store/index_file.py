@@ -36,6 +36,8 @@ class IndexShape(Struct, frozen=True, kw_only=True):
     """Count each entry as a slot in use, as releases up to 4.6 do."""
     counts_empty: bool = True
     """Let a file without keys say at its end that its next entry is 1, as 5.x does."""
+    has_tags: bool = False
+    """Give the tag of a record an entry behind those of its keys, as 5.5 does."""
 
     def __post_init__(self) -> None:
         if self.slots < 1 or self.entries < 2:
@@ -53,6 +55,7 @@ class IndexShape(Struct, frozen=True, kw_only=True):
             entries=options.max_index_num,
             count_every_put=version is CompatVersion.V4_6,
             counts_empty=not version.is_4x,
+            has_tags=version.indexes_tags,
         )
 
     @property

@@ -27,7 +27,7 @@ from rocketlake.files.mapped_file_queue import Waiter
 from rocketlake.files.ops import FileOps
 from rocketlake.files.service import BackgroundService
 from rocketlake.format import names
-from rocketlake.format.dispatch import KeyEntries
+from rocketlake.format.dispatch import KeyEntries, key_entries
 from rocketlake.format.index import IndexHeader, key_hash
 from rocketlake.format.record import RecordColumns
 from rocketlake.store.index_file import IndexFile, IndexShape
@@ -53,7 +53,7 @@ class IndexCheckpoint(Protocol):
 class IndexFileSet:
     """The index of a store.
 
-    Thread-safety: one thread, the dispatcher, calls `put`; any may call `offsets` and read the
+    Thread-safety: one thread, the dispatcher, puts; any may call `offsets` and read the
     properties, and any may call `flush` and `delete_expired`. `load`, `truncate`, `close` and
     `destroy` need the dispatcher to stand still.
 
@@ -160,12 +160,20 @@ class IndexFileSet:
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def put(
-        self, columns: RecordColumns, hashes: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
-    ) -> None:
-        """Index records of the log, with the hashes of their keys (`dispatch.key_entries`).
+    def put(self, columns: RecordColumns) -> None:
+        """Index records of the log: their keys, and their tags where the shape has them.
 
         Records may come again: what is there already is passed over, key by key.
+
+        Raises:
+            DiskFullError: there is no space; what was put stays, and putting again goes on.
+        """
+        self.put_keys(columns, *key_entries(columns, with_tags=self._shape.has_tags))
+
+    def put_keys(
+        self, columns: RecordColumns, hashes: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
+    ) -> None:
+        """Index records like `put`, by hashes that were computed elsewhere (`key_entries`).
 
         Raises:
             DiskFullError: there is no space; what was put stays, and putting again goes on.

@@ -25,7 +25,6 @@ from rocketlake.store.assembly import Base, Parts
 from rocketlake.store.handshake import WriterNote, acquire_within
 from rocketlake.store.inventory import Inventory, InventoryFile
 from rocketlake.store.offline.traits import refuse_rocksdb
-from rocketlake.store.options import CompatVersion
 from rocketlake.store.recovery import Recovery
 from rocketlake.store.recovery_parts import RecoveryParts, RecoveryReport
 from rocketlake.store.role_change import REPLICA_REFUSAL
@@ -63,7 +62,7 @@ class StoreLife:
         self._base = base
         self._parts = parts
         root = base.directory.root
-        names_process = base.options.compat_version is CompatVersion.V5_3
+        names_process = not base.options.compat_version.is_4x
         self._log_dirs = [path for path in base.paths.writable if path not in base.paths.read_only]
         self._lock = StoreLock(base.ops, root, self._log_dirs, base.paths.read_only)
         self.inventory = InventoryFile(base.ops, root)

@@ -120,7 +120,7 @@ class Query:
     # --- messages --------------------------------------------------------------------------------
 
     def query(self, query: KeyQuery) -> QueryResult:
-        """Return the newest messages that have a key, in the order of the log.
+        """Return the newest messages that have a key or tag, in the order of the log.
 
         Raises:
             ValueError: the query names no topic.
@@ -133,7 +133,7 @@ class Query:
         found: dict[int, StoredMessage] = {}
         # Why: the index says a message is up to a second older than it is.
         begin = query.begin - _INDEX_STEP_MS + 1
-        for offset in index.offsets(query.topic, query.key, begin, query.end):
+        for offset in index.offsets(query.topic, query.index_key, begin, query.end):
             if len(found) >= query.limit:
                 break
             message = self._log.message_at(offset) if offset not in found else None

@@ -325,6 +325,14 @@ def test_bad_questions_are_refused(store):
         store.query("orders", "a b")
     with pytest.raises(TypeError, match="key = 5 is int"):
         store.query("orders", 5)
+    with pytest.raises(TypeError, match="key = None is NoneType"):
+        store.query("orders")
+    with pytest.raises(TypeError, match="tag = 5 is int"):
+        store.query("orders", tag=5)
+    with pytest.raises(ValueError, match="a tag is not empty"):
+        store.query("orders", tag="")
+    with pytest.raises(TypeError, match="key = 'a' and tag = 'b': wanted one of the two"):
+        store.query("orders", "a", tag="b")
     with pytest.raises(ValueError, match="boundary = 'middle': wanted 'lower' or 'upper'"):
         store.offset_by_time("orders", 0, 0, "middle")
     with pytest.raises(ValueError, match="not a message id"):

@@ -7,7 +7,7 @@ import numpy as np
 from rocketlake.errors import DiskFullError, FileAccessError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import index
-from rocketlake.format.dispatch import KeyEntries, key_entries
+from rocketlake.format.dispatch import KeyEntries
 from rocketlake.format.index import ENTRY_DTYPE, IndexHeader
 from rocketlake.format.record import Envelope, encode, scan, seal
 from rocketlake.model.endpoint import Endpoint
@@ -66,7 +66,7 @@ class KeyLog:
         for start in range(first, last, batch or max(last - first, 1)):
             stop = min(start + (batch or last), last)
             columns = self.columns(start, stop if stop < len(self.offsets) else None)
-            files.put(columns, *key_entries(columns))
+            files.put(columns)
 
     def wanted(self, key):
         """Return the offsets of the records with a key, newest first."""

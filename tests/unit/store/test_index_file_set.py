@@ -7,7 +7,6 @@ import pytest
 from index_makers import SMALL, START, IndexBench, KeyLog, found
 
 from rocketlake.errors import DiskFullError, FileAccessError, FlushFailedError
-from rocketlake.format.dispatch import key_entries
 from rocketlake.format.index import IndexHeader
 
 TIMEOUT_S = 30
@@ -23,7 +22,7 @@ def bench(tmp_path):
 
 
 def test_nothing_is_made_before_the_first_record(bench):
-    bench.files.put(KeyLog().columns(), *([[]] * 2))
+    bench.files.put(KeyLog().columns())
     assert bench.names() == []
     assert bench.files.end_physical_offset == bench.files.end_timestamp == 0
     assert found(bench.files, "a") == []
@@ -134,7 +133,7 @@ def test_record_older_than_the_last_is_passed_over_inside_a_batch(bench):
     log = KeyLog().add("a").add("b").add("c")
     columns = log.columns()
     columns.rows = columns.rows[[0, 2, 1]]
-    bench.files.put(columns, *key_entries(columns))
+    bench.files.put(columns)
     assert bench.offsets_put() == [log.offsets[0], log.offsets[2]]
 
 

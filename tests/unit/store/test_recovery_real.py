@@ -27,7 +27,7 @@ def open_case(tmp_path):
         golden = GoldenStores.copy(name, tmp_path / name)
         for path in golden.root.glob("timerwheel*"):
             path.unlink()  # large, and nothing to recovery
-        version = {"v5": "5.3", "v4": "4.9", "v46": "4.6"}[name.partition("-")[0]]
+        version = {"v55": "5.5", "v5": "5.3", "v4": "4.9", "v46": "4.6"}[name.partition("-")[0]]
         given = golden.case.options(golden.root)
         options = StoreOptions.from_source(given, compat_version=version)
         dirs = golden.log_dirs if len(golden.log_dirs) > 1 else ()

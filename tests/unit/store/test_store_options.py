@@ -31,24 +31,23 @@ from rocketlake.store.options import (
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = json.loads((Path(__file__).parent / "reference_defaults.json").read_text())
-RELEASES = {"5.3": "5.3.3", "4.9": "4.9.7", "4.6": "4.6.0"}
+RELEASES = {"5.5": "5.5.0", "5.3": "5.3.3", "4.9": "4.9.7", "4.6": "4.6.0"}
 
 OWN = {
     *("compatVersion", "storeHost", "autoDeleteEnable", "diskRatioEnable"),
     *("diskFreeCleanBytes", "diskFreeRefuseBytes", "mappedFileClass"),
 }
-AFTER_5_3_3 = {"enableLmqQuota", "enableRunningFlagsInFlush", "writeWithoutMmap"}
 OF_THE_MACHINE = {"storePathRootDir", "storePathCommitLog"}  # unset: below the directory opened
 
 
 def reference_defaults(release: str) -> dict[str, object]:
-    """The defaults of a release, those of 5.3.3 without what it lacks and with what differs."""
+    """The defaults of a release: those of 5.3.3, less what it lacks, and what differs or is new."""
     defaults: dict[str, object] = {}
     for name, values in REFERENCE["5.3.3"].items():
         change = REFERENCE[release].get(name, {}) if release != "5.3.3" else {}
         lacks = change.get("lacks", ())
         defaults |= {key: value for key, value in values.items() if key not in lacks}
-        defaults |= change.get("differs", {})
+        defaults |= change.get("differs", {}) | change.get("adds", {})
     return defaults
 
 
@@ -66,9 +65,9 @@ def test_defaults_of_each_release_are_those_of_its_packages(version):
 
 
 def test_defaults_cover_every_key_but_named_ones():
-    reference = reference_defaults("5.3.3")
+    reference = reference_defaults("5.5.0")
     missing = {info.encode_name for info in fields(StoreOptions)} - set(reference)
-    assert missing == OWN | AFTER_5_3_3 | OF_THE_MACHINE
+    assert missing == OWN | OF_THE_MACHINE
 
 
 def test_keys_are_known_to_the_reference():
@@ -93,8 +92,11 @@ def test_compat_version_older_defaults_yield_to_what_is_said():
 
 
 def test_compat_versions_are_ordered():
-    assert CompatVersion.V4_6 < CompatVersion.V4_9 < CompatVersion.V5_3
-    assert [version.is_4x for version in CompatVersion] == [True, True, False]
+    versions = list(CompatVersion)
+    assert sorted(versions) == versions
+    assert [version.is_4x for version in versions] == [True, True, False, False]
+    assert [version.indexes_tags for version in versions] == [False, False, False, True]
+    assert [version.keeps_queue_offset for version in versions] == [False, False, False, True]
 
 
 # --- sources --------------------------------------------------------------------------------------

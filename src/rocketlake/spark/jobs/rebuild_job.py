@@ -312,7 +312,9 @@ def _index_shape(store: OfflineStore, found: Layout) -> IndexShape:
         slots, entries = shape.get("max_hash_slot_num"), shape.get("max_index_num")
         if not isinstance(slots, int) or not isinstance(entries, int):
             raise
-        return IndexShape(slots=slots, entries=entries, counts_empty=found.is_5x)
+        return IndexShape(
+            slots=slots, entries=entries, counts_empty=found.is_5x, has_tags=found.is_5_5
+        )
 
 
 def _rules(store: OfflineStore, found: Layout, *, has_queues: bool, has_keys: bool) -> Rules:
@@ -331,6 +333,7 @@ def _rules(store: OfflineStore, found: Layout, *, has_queues: bool, has_keys: bo
         deleted=found.deleted,
         has_queues=has_queues,
         has_keys=has_keys,
+        has_tags=found.is_5_5,
     )
 
 

@@ -14,6 +14,7 @@ from rocketlake.format import index as index_format
 from rocketlake.format import layout
 from rocketlake.format.record import Check, RecordColumns, StoredMessage
 from rocketlake.model import flags
+from rocketlake.model.hashes import TAG_KEY_PREFIX
 from rocketlake.store.offline.damage import Damage, reason_text
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers
 
@@ -22,13 +23,22 @@ _EVER = 1 << 62
 
 
 class KeyQuery(Struct, frozen=True, kw_only=True):
-    """Which messages: of a topic (None: any), with a key or unique key, stored in a time range."""
+    """Which messages: of a topic (None: any), with a key or unique key, stored in a time range.
+
+    With `is_tag` the key is a tag. RocketMQ has tags in the index from 5.5 on.
+    """
 
     topic: str | None
     key: str
+    is_tag: bool = False
     begin: int = 0
     end: int = _EVER
     limit: int = 64
+
+    @property
+    def index_key(self) -> str:
+        """The key under which the index has the messages."""
+        return TAG_KEY_PREFIX + self.key if self.is_tag else self.key
 
     def wants(self, message: StoredMessage) -> bool:
         """Tell whether a message is one of those asked for."""
@@ -36,6 +46,8 @@ class KeyQuery(Struct, frozen=True, kw_only=True):
             return False
         if not self.begin <= message.store_timestamp <= self.end:
             return False
+        if self.is_tag:
+            return self.key == message.tags
         return self.key == message.unique_key or self.key in message.keys
 
 
@@ -127,7 +139,7 @@ class KeySearch:
     def _verify(self, query: KeyQuery, file: IndexView, found: dict[int, StoredMessage]) -> None:
         """Look at the records an index file names, newest first, until there are enough."""
         count = 0
-        hash_ = index_format.key_hash(query.topic or "", query.key)
+        hash_ = index_format.key_hash(query.topic or "", query.index_key)
         seen: set[int] = set()  # a record is read once, however many entries name it
         for offset in file.offsets(hash_, self._damage):
             if offset in seen:

@@ -6,6 +6,7 @@ from rocketlake.errors import RocksDbError, StoreError
 from rocketlake.files.rocksdb import Database
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
+from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.model.topics import TIMER_TOPIC
 
 _TABLES_VARIANT = "RocksDB config tables"
@@ -14,11 +15,13 @@ _ROCKSDB_MARKS = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """What can be told from names alone."""
+    """What can be told from names and the checkpoint."""
 
     is_clean: bool
     held_by: int | None
     is_5x: bool
+    is_5_5: bool
+    """5.5, or this package with `compatVersion` 5.5, has written to it: its index has tags."""
     has_rocksdb_queues: bool
     variants: list[str]
 
@@ -34,20 +37,24 @@ class Traits(Struct, frozen=True, kw_only=True):
 
 
 def look_at(directory: StoreDir) -> Traits:
-    """Look at a store's names; nothing is opened but the mark of a running store."""
+    """Look at a store's names, its checkpoint and the mark of a running store."""
     abort = directory.ops.stat(directory.path(names.ABORT))
     rocksdb = bool(_rocksdb_queues(directory))
     variants = list(_variants(directory, rocksdb=rocksdb))
+    # Compat: 5.5 makes its database with every store; no other release has a sixth value.
+    page = Checkpoint.decode(directory.read_small(names.CHECKPOINT) or b"")
+    is_5_5 = _is_rocksdb(directory, names.ROCKSDB_MESSAGES) or page.queue_physical_offset > 0
     is_5x = (
         directory.exists(names.ABORT + names.BACKUP_SUFFIX)
         or (abort is not None and abort.size > 0)
         or bool(variants and set(variants) - {"consume queue extension", "DLedger log"})
-        or _is_rocksdb(directory, names.ROCKSDB_MESSAGES)
+        or is_5_5
     )
     return Traits(
         is_clean=abort is None,
         held_by=directory.ops.lock_holder(directory.path(names.LOCK)),
         is_5x=is_5x,
+        is_5_5=is_5_5,
         has_rocksdb_queues=rocksdb,
         variants=variants,
     )

@@ -43,8 +43,19 @@ class CompatVersion(StrEnum):
     V4_6 = "4.6"
     V4_9 = "4.9"
     V5_3 = "5.3"
+    V5_5 = "5.5"
 
     @property
     def is_4x(self) -> bool:
         """Tell whether this is a release of the 4.x line."""
-        return self is not CompatVersion.V5_3
+        return self < CompatVersion.V5_3
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Tell whether the index of this release has the tags of messages beside their keys."""
+        return self >= CompatVersion.V5_5
+
+    @property
+    def keeps_queue_offset(self) -> bool:
+        """Tell whether the checkpoint of this release has a sixth value, the last unit on disk."""
+        return self >= CompatVersion.V5_5

@@ -1,7 +1,7 @@
 """StoreOptions: every setting of a store, grouped.
 
 1. Names are the reference's keys in snake case; its own keys work in files and mappings.
-2. Defaults are those of 5.3.3; `from_source` takes an older release's where `compat_version` asks
+2. Defaults are those of 5.5.0; `from_source` takes an older release's where `compat_version` asks
    for one.
 3. A value here is one to work with: rounded and held in bounds as the reference does on reading.
 4. The text under a field is its line in docs/operations/options.md (tools/make_options_page.py).
@@ -48,6 +48,7 @@ _NO_FORMAT_5: Final = {"auto_message_version_on_topic_len": False, "timer_wheel_
 
 _OLDER_DEFAULTS: Final[Mapping[CompatVersion, Mapping[str, Any]]] = MappingProxyType(
     {
+        CompatVersion.V5_5: {},
         CompatVersion.V5_3: {},
         CompatVersion.V4_9: _NO_FORMAT_5,
         CompatVersion.V4_6: {
@@ -97,8 +98,8 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """Where consume queues are kept; only `default`, files, is supported."""
 
     # --- compatibility --------------------------------------------------------------------------
-    compat_version: CompatVersion = CompatVersion.V5_3
-    """Release whose bytes, checks and defaults a store has: 5.3, 4.9 or 4.6. Not a RocketMQ key."""
+    compat_version: CompatVersion = CompatVersion.V5_5
+    """Release whose bytes, checks and defaults a store has: 5.5, 5.3, 4.9, 4.6. No RocketMQ key."""
     store_host: str = "127.0.0.1:10911"
     """Host and port written into records and message ids. Not a RocketMQ key."""
 
@@ -347,7 +348,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         for preset in reversed(weaker):
             values |= choose(cls, None, preset).values
         values |= choice.values
-        version = values.get("compat_version", CompatVersion.V5_3)
+        version = values.get("compat_version", CompatVersion.V5_5)
         assert isinstance(version, CompatVersion), "a choice is converted"
         try:
             return cls(**{**_OLDER_DEFAULTS[version], **values})

@@ -31,7 +31,7 @@ _PATHS: Final = frozenset({"store_path_commit_log", "read_only_commit_log_store_
 class Kind(Struct, frozen=True):
     """What the copy must know of its source: the sizes of its files, and how it is read."""
 
-    is_5x: bool
+    version: CompatVersion
     options: dict[str, object]
 
     @classmethod
@@ -40,7 +40,13 @@ class Kind(Struct, frozen=True):
         fields = (name for name in ReadOptions.__struct_fields__ if name not in _PATHS)
         given = {name: getattr(view.options, name) for name in fields}
         chosen = {name: value for name, value in given.items() if value is not None}
-        return cls(view.traits.is_5x, chosen | find_shape(view.directory, chosen))
+        return cls(_version_of(view), chosen | find_shape(view.directory, chosen))
+
+
+def _version_of(view: OfflineStore) -> CompatVersion:
+    if view.traits.is_5_5:
+        return CompatVersion.V5_5
+    return CompatVersion.V5_3 if view.traits.is_5x else CompatVersion.V4_9
 
 
 def settle(
@@ -83,7 +89,7 @@ def _options(kind: Kind, *, has_light: bool, has_index: bool) -> StoreOptions:
     choice = StoreOptions.choose(
         None,
         **kind.options,
-        compat_version=CompatVersion.V5_3 if kind.is_5x else CompatVersion.V4_9,
+        compat_version=kind.version,
         enable_lmq=has_light,
         enable_multi_dispatch=has_light,
         message_index_enable=has_index,

@@ -19,7 +19,7 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.format import layout, names
-from rocketlake.format.dispatch import dispatch_columns, key_entries
+from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.index import entries_for
 from rocketlake.format.record import RecordColumns
 from rocketlake.metadata import filters
@@ -162,7 +162,7 @@ def rebuild_index(
     index = IndexFileSet(machine.ops, machine.clock, into, index_shape(store))
     try:
         for columns in walk_log(store, machine.ops, on_bytes):
-            index.put(columns, *key_entries(columns))
+            index.put(columns)
     finally:
         index.close()
 
@@ -176,9 +176,9 @@ def index_shape(store: Layout) -> IndexShape:
     for place in store.index:
         entries = entries_for(place.size, place.slots) if place.slots else None
         if entries is not None:
-            return IndexShape(slots=place.slots, entries=entries, counts_empty=store.is_5x)
+            return _shape(store, place.slots, entries)
     sizes = {size for size in store.index_sizes if size}
-    default = IndexShape(slots=layout.DEFAULT_INDEX_SLOTS, entries=layout.DEFAULT_INDEX_ENTRIES)
+    default = _shape(store, layout.DEFAULT_INDEX_SLOTS, layout.DEFAULT_INDEX_ENTRIES)
     if not sizes or sizes == {default.file_size}:
         return default
     slots = store.index_slots
@@ -189,7 +189,12 @@ def index_shape(store: Layout) -> IndexShape:
             "maxHashSlotNum with --options, or remove all index files: the next start makes them "
             "anew from the log"
         )
-    return IndexShape(slots=slots, entries=entries, counts_empty=store.is_5x)
+    return _shape(store, slots, entries)
+
+
+def _shape(store: Layout, slots: int, entries: int) -> IndexShape:
+    """Return the shape in the way of the release that wrote the store."""
+    return IndexShape(slots=slots, entries=entries, counts_empty=store.is_5x, has_tags=store.is_5_5)
 
 
 def _parts(

@@ -147,6 +147,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     index_slots: int | None
     """The slot count that options give."""
     is_5x: bool
+    is_5_5: bool = False
+    """The index has tags beside keys."""
     checks: int
     delays_ms: list[int]
     configured_topics: frozenset[str] | None
@@ -225,6 +227,7 @@ def look(
         index_sizes=[entry.size for entry in store.directory.index_files()],
         index_slots=options.max_hash_slot_num,
         is_5x=store.traits.is_5x,
+        is_5_5=store.traits.is_5_5,
         checks=int(Check.OFFSET | Check.BODY_CRC | _record_crc(store)),
         delays_ms=list(parse_delay_levels(options.message_delay_level)),
         configured_topics=_configured(store.directory),

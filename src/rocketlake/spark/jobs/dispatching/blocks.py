@@ -75,6 +75,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     deleted: DeletedTopics = NO_TOPICS
     has_queues: bool = True
     has_keys: bool = True
+    has_tags: bool = False
+    """The index has tags beside keys."""
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -355,7 +357,7 @@ class _PartMaker:
         if self._rules.has_queues:
             self._take_units(columns)
         if self._rules.has_keys:
-            hashes, rows = key_entries(columns)
+            hashes, rows = key_entries(columns, with_tags=self._rules.has_tags)
             if len(hashes):
                 self._keys.append((hashes, columns["physical_offset"][rows], times[rows]))
             self._has_keyless_end = not len(rows) or int(rows[-1]) < len(columns) - 1

@@ -123,6 +123,7 @@ def rules_of(root: Path, options: StoreOptions, queues: ConsumeQueueSet) -> Rule
         make_bits=partial(make_bits, config, options) if has_bits else None,
         deleted=load_deleted_topics(PosixFileOps(), root),
         has_keys=options.message_index_enable,
+        has_tags=options.compat_version.indexes_tags,
     )
 
 

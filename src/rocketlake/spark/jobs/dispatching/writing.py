@@ -166,7 +166,7 @@ class PartWriter:
         if self._index is not None and result.facts.records:
             columns = _as_columns(result.keys, has_more=result.facts.has_keyless_end)
             rows = np.arange(len(result.keys), dtype=np.int32)
-            self._index.put(columns, result.keys.hashes, rows)
+            self._index.put_keys(columns, result.keys.hashes, rows)
 
 
 def _as_columns(keys: KeyEntries, *, has_more: bool) -> RecordColumns:
