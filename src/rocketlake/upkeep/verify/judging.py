@@ -22,6 +22,7 @@ from rocketlake.upkeep.verify.seats import Lack, LackKey, Suspect, add_lack
 
 _STRAYS_MAX = 1000
 _REPEATS_MAX = 256
+_PAGE_SIZE = 4096
 
 
 class Judge:
@@ -78,7 +79,10 @@ class Judge:
         for part in report.bad:
             is_end = not part.has_record_behind and not self.goes_on(report)
             position = part.begin - file.base_offset
-            if is_end and not self._is_settled:
+            is_page_rest = part.reason is StopReason.BAD_MAGIC and self._is_page_rest(
+                part.begin, part.written_end
+            )
+            if is_end and (not self._is_settled or is_page_rest):
                 if self._store.held_by is None:
                     self._ledger.pending.torn_bytes += part.written_end - part.begin
                 continue
@@ -87,6 +91,15 @@ class Judge:
             if is_end:
                 text += ", and no good record follows: a start cuts the log here"
             yield Fault(str(file.path), position, text, kind=kind, about="log")
+
+    def _is_page_rest(self, begin: int, end: int) -> bool:
+        """Tell whether bytes behind the last record are what `writeWithoutMmap` of 5.5 leaves.
+
+        It writes a record and, up to the end of its page, what its buffer had before. No unit may
+        point there: the bytes could be a record that was damaged.
+        """
+        page_end = -(-begin // _PAGE_SIZE) * _PAGE_SIZE
+        return self._store.is_5_5 and end <= page_end and self._store.dispatched <= begin
 
     def _end(self, report: LogReport) -> Iterator[Fault]:
         if report.stop is not StopReason.END_OF_DATA or self._store.held_by is not None:
@@ -100,6 +113,9 @@ class Judge:
             return
         if not self._is_settled:
             self._ledger.pending.torn_bytes += file.size - report.rest_position
+            return
+        if self._is_page_rest(report.end, report.rest_end) and not self.goes_on(report):
+            self._ledger.pending.torn_bytes += report.rest_end - report.end
             return
         text = "bytes behind the end of the log that are not zero"
         yield Fault(str(file.path), report.rest_position, text, kind=Kind.LOG_END, about="log")

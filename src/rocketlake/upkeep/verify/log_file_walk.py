@@ -146,7 +146,7 @@ class LogFileWalk:
         following = self._blank_behind(offset) or self._next_good(offset)
         found = following is not None
         end = self._limit if following is None else following
-        written = end if found else self._last_written(offset)
+        written = end if found else self.last_written(offset)
         self.bad.append(BadPart(offset, end, reason, found, written))
         self._advance(end - offset)
         return end
@@ -163,8 +163,8 @@ class LogFileWalk:
         is_blank = head == left + layout.MAGIC_BLANK.to_bytes(4, "big", signed=True)
         return following if is_blank else None
 
-    def _last_written(self, offset: int) -> int:
-        """Return the offset behind the last byte that is not zero."""
+    def last_written(self, offset: int) -> int:
+        """Return the offset behind the last byte of the file that is not zero, or this offset."""
         base = self._file.base_offset
         end = offset
         while offset < self._limit:

@@ -38,6 +38,8 @@ class LogReport(Struct, kw_only=True):
     faults: list[Fault] = field(default_factory=list)
     rest_position: int = -1
     """The first byte that is not zero behind the records; -1 if all are."""
+    rest_end: int = -1
+    """The offset behind the last such byte."""
     has_bad_blank: bool = False
     """The blank record at the end does not reach to the end of the file."""
     seats: SeatReport = field(default_factory=SeatReport)
@@ -97,7 +99,7 @@ class _LogPiece:
             report.seats = self._seats.finish()
         if self._keys is not None:
             report.index = self._keys.finish()
-        self._check_end()
+        self._check_end(walk)
         return report
 
     def _take(self, columns: RecordColumns) -> None:
@@ -130,12 +132,14 @@ class _LogPiece:
         if self._on_bytes is not None:
             self._on_bytes(count)
 
-    def _check_end(self) -> None:
+    def _check_end(self, walk: LogFileWalk) -> None:
         report = self._report
         if report.stop is StopReason.END_OF_FILE:
             self._check_blank()
         elif report.stop is StopReason.END_OF_DATA:
             report.rest_position = self._first_written(report.end)
+            if report.rest_position >= 0:
+                report.rest_end = walk.last_written(report.end)
 
     def _check_blank(self) -> None:
         """A blank record reaches to the end of its file."""
