@@ -27,7 +27,7 @@ from support.manual_clock import ManualClock
 from support.spec_player import Step, steps_of
 from support.store_bytes import Files, bytes_of, damaged
 
-COMPAT = {"v5": "5.3", "v4": "4.9", "v46": "4.6"}
+COMPAT = {"v55": "5.5", "v5": "5.3", "v4": "4.9", "v46": "4.6"}
 
 # What the driver sets by itself (StoreDriver#defaults), as far as a store has it.
 DRIVER_OPTIONS = {

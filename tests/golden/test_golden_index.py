@@ -14,11 +14,12 @@ EVER = 1 << 62
 ALL = 1 << 30
 
 
-def keys_of(record: StoredMessage) -> list[str]:
+def keys_of(record: StoredMessage, *, with_tags: bool = False) -> list[str]:
     """What dispatch gives to the index, in its order."""
     if transaction_type(record.sys_flag) is TransactionType.ROLLBACK:
         return []
-    return [*filter(None, [record.unique_key]), *record.keys]
+    tags = [f"T#{record.tags}"] if with_tags and record.tags else []
+    return [*filter(None, [record.unique_key]), *record.keys, *tags]
 
 
 def entries_of(data: bytes, slots: int) -> list[IndexEntry]:
@@ -96,7 +97,7 @@ def test_every_key_is_found_through_the_chains(opened, index_files):
     slots = opened.case.spec["options"]["maxHashSlotNum"]
     files = [path.read_bytes() for path in index_files]
     for record in opened.records:
-        for key in keys_of(record):
+        for key in keys_of(record, with_tags=opened.case.is_5_5):
             hash_ = index_format.key_hash(record.topic, key)
             found = [
                 offset
@@ -118,7 +119,8 @@ def test_every_entry_stands_for_a_key_of_its_record(opened, index_files):
                 view = opened.view
                 assert not view.min_offset <= entry.physical_offset < view.max_offset
                 continue
-            hashes = {index_format.key_hash(record.topic, key) for key in keys_of(record)}
+            keys = keys_of(record, with_tags=opened.case.is_5_5)
+            hashes = {index_format.key_hash(record.topic, key) for key in keys}
             assert entry.key_hash in hashes
 
 

@@ -23,7 +23,20 @@ def test_keys_find_the_messages_that_have_them(opened):
         assert all(message == records[message.physical_offset] for message in found)
 
 
-@pytest.mark.parametrize("name", ["v4-index", "v46-index", "v5-index"])
+def test_tags_find_the_messages_that_have_them(open_case):
+    opened = open_case("v55-index")
+    records = {record.physical_offset: record for record in opened.records}
+    asked = [query for query in opened.case.key_queries if query["key"].startswith("T#")]
+    for query in asked:
+        topic, tag = query["topic"], query["key"].removeprefix("T#")
+        answer = [records[at] for at in query["physicalOffsets"]]
+        wanted = [r.physical_offset for r in answer if (r.topic, r.tags) == (topic, tag)]
+        found = opened.view.find(KeyQuery(topic=topic, key=tag, is_tag=True))
+        assert [message.physical_offset for message in found] == wanted
+    assert sum(bool(query["physicalOffsets"]) for query in asked) > 3
+
+
+@pytest.mark.parametrize("name", ["v4-index", "v46-index", "v5-index", "v55-index"])
 def test_colliding_keys_are_told_apart(open_case, name):
     opened = open_case(name)
     answers = {

@@ -62,6 +62,25 @@ def flip(path, position):
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("name", ["v55-index", "v5-index"])
+def test_rebuilt_index_is_that_of_rocketmq(tmp_path, stores: GoldenStores, name):
+    golden = stores.get(name)
+    root = shutil.copytree(golden.root, tmp_path / "store")
+    files = sorted((root / "index").iterdir())
+    whole = [path.read_bytes() for path in files]
+    flip(files[0], 40 + 4 * 10 + 20 * 3 + 7)
+    repairer = Repairer(lambda: OfflineStore(root), root, jobs=1)
+    repairer.start()
+    try:
+        summary, plan = repairer.verify()
+        assert not summary.is_sound
+        repairer.act(plan)
+        assert repairer.verify()[0].is_sound
+    finally:
+        repairer.close()
+    assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == whole
+
+
 @pytest.mark.parametrize(
     "name",
     ["v5-roll", "v5-ext", "v5-batchcq", "v5-lmq", "v5-delay-before", "v5-multi-dir", "v46-index"],

@@ -14,11 +14,14 @@ from support.store_bytes import differences
 UNPLAYED: dict[str, str] = {}
 """Cases that the store alone cannot write, and why."""
 
+_TIMED = "the store puts the time of a message behind its properties, and delivers it later"
 _BROKER = "half, op and committed messages are made by the broker"
 AS_THEY_ARE = {
     "v4-transaction": _BROKER,
     "v5-transaction": _BROKER,
-    "v5-timer": "the store puts the time of a message behind its properties, and delivers it later",
+    "v55-transaction": _BROKER,
+    "v5-timer": _TIMED,
+    "v55-timer": _TIMED,
 }
 """Cases with records that are put as they are, not made from the spec, and why."""
 

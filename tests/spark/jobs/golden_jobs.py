@@ -34,6 +34,8 @@ def store_options(golden: Golden) -> dict[str, object]:
         options["compatVersion"] = "4.6"
     elif not golden.case.is_5x:
         options["compatVersion"] = "4.9"
+    else:
+        options["compatVersion"] = "5.5" if golden.case.is_5_5 else "5.3"
     return options
 
 
@@ -91,4 +93,5 @@ def index_shape(golden: Golden) -> IndexShape:
         slots=options["maxHashSlotNum"],
         entries=options["maxIndexNum"],
         counts_empty=golden.case.is_5x,
+        has_tags=golden.case.is_5_5,
     )

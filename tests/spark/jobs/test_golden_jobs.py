@@ -27,7 +27,15 @@ from support.golden import Golden, GoldenStores, case_names
 from support.manual_clock import ManualClock
 
 PART_BYTES = 1000  # a few records: nearly every cut is in the middle of one
-ON_SPARK = ("v5-roll", "v4-ext", "v5-batchcq", "v5-lmq", "v46-index", "v5-unclean-torn")
+ON_SPARK = (
+    "v5-roll",
+    "v55-index",
+    "v4-ext",
+    "v5-batchcq",
+    "v5-lmq",
+    "v46-index",
+    "v5-unclean-torn",
+)
 
 
 def recovered(golden: Golden) -> Golden:

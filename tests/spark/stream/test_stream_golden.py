@@ -26,7 +26,10 @@ def stores(tmp_path_factory):
 
 
 # Every kind of store once; batches read all of them, and a stream reads the same parts.
-CASES = [name for name in case_names() if name.startswith("v5-")] + ["v4-expired", "v46-roll"]
+CASES = [name for name in case_names() if name.startswith(("v5-", "v55-"))] + [
+    "v4-expired",
+    "v46-roll",
+]
 
 
 @pytest.mark.parametrize("name", CASES)
