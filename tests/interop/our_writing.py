@@ -35,7 +35,7 @@ BORN_V4, BORN_V6 = "192.168.0.1:1234", "[2001:db8:0:0:0:0:0:7]:99"
 STORE_V4, STORE_V6 = "10.0.0.2:10911", "[fe80:0:0:0:0:0:0:1]:10911"
 LEVEL, LEVEL_MS = 18, 2 * 3600 * 1000
 
-COMPAT = {"5.3.3": "5.3", "4.9.7": "4.9", "4.6.0": "4.6"}
+COMPAT = {"5.5.0": "5.5", "5.3.3": "5.3", "4.9.7": "4.9", "4.6.0": "4.6"}
 
 SIZES = {
     "mappedFileSizeCommitLog": 16384,
@@ -66,7 +66,7 @@ def options(version: str) -> Line:
     found: Line = dict(SIZES)
     if version != "4.6.0":
         found |= TWO_DIRECTORIES
-    if version == "5.3.3":
+    if version.startswith("5."):
         found |= NEW_QUEUES
     return found
 
@@ -74,7 +74,7 @@ def options(version: str) -> Line:
 def topics(version: str) -> list[Line]:
     """The topics that RocketMQ must know before."""
     batch = {"name": BATCH_TOPIC, "attributes": {"queue.type": "BatchCQ"}}
-    return [batch] if version == "5.3.3" else []
+    return [batch] if version.startswith("5.") else []
 
 
 def open_ours(store: Path, version: str) -> MessageStore:
@@ -90,9 +90,14 @@ def open_ours(store: Path, version: str) -> MessageStore:
         batch_topics=[topic["name"] for topic in topics(version)],
         compat_version=COMPAT[version],
     )
-    levels = DelayLevels(opened.options.delay_levels_ms)
-    opened.add_hook(DelayHook(levels, opened.clock, Usage(), timer=None))
+    delay(opened)
     return opened
+
+
+def delay(store: MessageStore) -> None:
+    """Let a store take messages with a delay level; nothing is delivered."""
+    levels = DelayLevels(store.options.delay_levels_ms)
+    store.add_hook(DelayHook(levels, store.clock, Usage(), timer=None))
 
 
 def write(store: MessageStore, version: str, generation: int) -> list[Wrote]:
@@ -118,7 +123,7 @@ class _Writer:
             self.delayed: 9,
             self.unicode: 10,
         }
-        if version == "5.3.3":
+        if version.startswith("5."):
             self.kinds |= {self.light: 8, self.inner_batch: 6}
         self._store = store
         self._light: dict[str, int] = {}

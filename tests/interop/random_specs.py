@@ -18,7 +18,7 @@ Item = dict[str, Any]
 Spec = dict[str, Any]
 """The input of the driver's `write`: options, messages, how to stop; StoreWriter.java reads it."""
 
-_ALL = ("5.3.3", "4.9.7", "4.6.0")
+_ALL = ("5.5.0", "5.3.3", "4.9.7", "4.6.0")
 _TOPICS = ("A", "Bb-topic", "%RETRY%g", "x" * 100)
 _KEYS = ("Aa", "BB", *(f"k{number}" for number in range(20)))  # Aa and BB have the same hash
 _BORN = 1_700_000_000_000
@@ -65,7 +65,7 @@ class Kind(Struct, frozen=True):
 def make_plan(seed: int) -> Plan:
     """Draw a store and its damage."""
     rng = random.Random(seed)
-    version = rng.choice(("5.3.3", *_ALL))
+    version = rng.choice(("5.5.0", *_ALL))
     known = [name for name, kind in KINDS.items() if version in kind.versions]
     kinds = tuple(sorted(rng.sample(known, rng.choice((0, 1, 2, 2, 3, 3, 4)))))
     spec: Spec = {"version": version, "options": _sizes(rng)}
@@ -245,7 +245,7 @@ _CONFIG: Spec = {
     "laterOffsets": [{"group": "CG_1", "topic": "A", "queueId": 0, "offset": 99}],
 }
 
-_5 = ("5.3.3",)
+_5 = ("5.5.0", "5.3.3")
 
 # In the order in which they change a put: those that replace it come first.
 KINDS: dict[str, Kind] = {
@@ -265,15 +265,16 @@ KINDS: dict[str, Kind] = {
         _nothing,
         options={"enableConsumeQueueExt": True, "mappedFileSizeConsumeQueueExt": 1024},
     ),
-    "half": Kind(_half, versions=("5.3.3", "4.9.7"), spec={"broker": True}),
+    "half": Kind(_half, versions=(*_5, "4.9.7"), spec={"broker": True}),
     "ipv6": Kind(_ipv6),
     "lmq": Kind(_lmq, versions=_5, options={"enableLmq": True, "enableMultiDispatch": True}),
     "long": Kind(_long, versions=_5),
     "multi": Kind(
         _nothing,
-        versions=("5.3.3", "4.9.7"),
+        versions=(*_5, "4.9.7"),
         options={"storePathCommitLog": "{store}/cl-b,{store}/cl-a"},
     ),
+    "no map": Kind(_nothing, versions=("5.5.0",), options={"writeWithoutMmap": True}),
     "timer": Kind(
         _timer,
         versions=_5,

@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def writer(store: Path) -> Iterator[subprocess.Popen[str]]:
     options = {"mappedFileSizeConsumeQueue": QUEUE_FILE_SIZE}
-    process = ReferenceStore("5.3.3").bench_put(
+    process = ReferenceStore("5.5.0").bench_put(
         store,
         *("--count", COUNT, "--size", 200, "--threads", THREADS, "--flush", "ASYNC"),
         *("--file-size", LOG_FILE_SIZE, "--options", json.dumps(options)),

@@ -40,7 +40,9 @@ def backup(source: Path, copy: Path) -> int:
     return end
 
 
-@pytest.mark.parametrize(("version", "ours"), [("5.3.3", "5.3"), ("4.9.7", "4.9")])
+@pytest.mark.parametrize(
+    ("version", "ours"), [("5.5.0", "5.5"), ("5.3.3", "5.3"), ("4.9.7", "4.9")]
+)
 def test_copy_of_our_open_store(tmp_path: Path, version: str, ours: str):
     source, copy = tmp_path / "store", tmp_path / "copy"
     spec, queries = tmp_path / "spec.json", tmp_path / "queries.json"
@@ -63,7 +65,9 @@ def test_copy_of_our_open_store(tmp_path: Path, version: str, ours: str):
     assert [len(line["found"]) for line in answer.keys] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(("version", "ours"), [("5.3.3", "5.3"), ("4.9.7", "4.9")])
+@pytest.mark.parametrize(
+    ("version", "ours"), [("5.5.0", "5.5"), ("5.3.3", "5.3"), ("4.9.7", "4.9")]
+)
 def test_copy_of_a_store_with_good_records_behind_a_bad_one(
     tmp_path: Path, version: str, ours: str
 ):
@@ -97,7 +101,7 @@ def test_copy_of_a_store_with_good_records_behind_a_bad_one(
 def test_copy_while_rocketmq_writes(tmp_path: Path):
     source, copy, halfway = tmp_path / "store", tmp_path / "copy", tmp_path / "halfway"
     options = {"mappedFileSizeConsumeQueue": 20 * 30_000}
-    release = ReferenceStore("5.3.3")
+    release = ReferenceStore("5.5.0")
     writer = release.bench_put(
         source,
         *("--count", COUNT, "--size", 200, "--threads", 2, "--flush", "ASYNC"),

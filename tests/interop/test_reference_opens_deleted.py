@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("reference")]
 OPTIONS = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 400}
 
 
-def test_store_with_a_table_of_deleted_topics_is_read_the_same(tmp_path: Path):
+@pytest.mark.parametrize("version", ["5.5.0", "5.3.3", "4.9.7"])
+def test_store_with_a_table_of_deleted_topics_is_read_the_same(tmp_path: Path, version: str):
     root = tmp_path / "store"
     with open_engine(root, SystemClock(), source=OPTIONS) as ours:
         for topic in ("T", "T", "Other"):
@@ -26,7 +27,7 @@ def test_store_with_a_table_of_deleted_topics_is_read_the_same(tmp_path: Path):
     assert (root / "config" / "deletedTopics.json").exists()
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"options": OPTIONS, "messages": []}), encoding="utf-8")
-    answer = ReferenceStore("5.3.3").dump([root], spec)[root]
+    answer = ReferenceStore(version).dump([root], spec)[root]
     assert answer.loads, answer.error
     found = {(line["topic"], line["queueId"], line["queueOffset"]) for line in answer.messages}
     assert found == wanted

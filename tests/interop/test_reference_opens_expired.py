@@ -26,7 +26,8 @@ OPTIONS = {
 Bounds = dict[tuple[str, int], tuple[int, int]]
 
 
-def test_expired_store_is_read_the_same(tmp_path: Path):
+@pytest.mark.parametrize("version", ["5.5.0", "5.3.3"])
+def test_expired_store_is_read_the_same(tmp_path: Path, version: str):
     closed, killed = tmp_path / "closed", tmp_path / "killed"
     with open_engine(closed, SystemClock(), source=OPTIONS) as ours:
         write(ours)
@@ -42,7 +43,7 @@ def test_expired_store_is_read_the_same(tmp_path: Path):
     spec.write_text(json.dumps({"options": OPTIONS, "messages": []}), encoding="utf-8")
     keys = [{"topic": "A", "key": f"k{number}"} for number in (0, 1, 300, 1000, 1019)]
     queries.write_text(json.dumps({"keys": keys}), encoding="utf-8")
-    answers = ReferenceStore("5.3.3").dump([closed, killed], spec, queries)
+    answers = ReferenceStore(version).dump([closed, killed], spec, queries)
     for store in (closed, killed):
         check(answers[store], store, wanted, bounds)
     counts = [len(line["found"]) for line in answers[closed].keys]
@@ -94,7 +95,7 @@ def check(
         assert not differences(answer, view, known)
 
 
-@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+@pytest.mark.parametrize("release", ["5.5.0", "5.3.3", "4.9.7"])
 def test_store_whose_queues_lost_units_with_the_log_is_read_the_same(tmp_path: Path, release: str):
     """Queues end at a few messages, the log begins far behind them: units keep their numbers."""
     made, left, killed = tmp_path / "made", tmp_path / "left", tmp_path / "killed"

@@ -49,10 +49,12 @@ def test_stores_go_from_hand_to_hand(tmp_path: Path, version: str):
             assert not wanted.keys() & again.keys()
             wanted.update(again)
             check_ours(ours, wanted)
-    check(release, held, spec, unclean=set())
+    # 5.5 indexes at most ten files of the log anew after an unclean stop.
+    check(release, held, spec, unclean={killed} if version == "5.5.0" else set())
 
 
-def test_store_of_a_program_is_read(tmp_path: Path):
+@pytest.mark.parametrize("version", ["5.5.0", "5.3.3", "4.9.7"])
+def test_store_of_a_program_is_read(tmp_path: Path, version: str):
     """Nothing chosen: the files are small, and RocketMQ must only be told their sizes."""
     root = tmp_path / "store"
     in_an_hour = datetime.now(UTC) + timedelta(hours=1)
@@ -79,15 +81,16 @@ def test_store_of_a_program_is_read(tmp_path: Path):
         }
     spec, queries = tmp_path / "spec.json", tmp_path / "queries.json"
     spec.write_text(json.dumps({"options": sizes, "messages": []}), encoding="utf-8")
-    keys = [{"topic": "orders", "key": f"o-{number}"} for number in (0, 25)]
+    # The tag of a message is a key of this form in the index, which older releases find as well.
+    keys = [{"topic": "orders", "key": key} for key in ("o-0", "o-25", "T#paid")]
     queries.write_text(json.dumps({"keys": keys}), encoding="utf-8")
-    answer = ReferenceStore("5.3.3").dump([root], spec, queries)[root]
+    answer = ReferenceStore(version).dump([root], spec, queries)[root]
     assert answer.loads, answer.error
     read = {b64decode(line["body"]): line["topic"] for line in answer.messages}
     assert read.keys() - {message.body for message in messages} == {b"later", b"much later"}
     assert read[b"later"] == "SCHEDULE_TOPIC_XXXX"
     assert read[b"much later"] == "rmq_sys_wheel_timer"
-    assert [len(line["found"]) for line in answer.keys] == [1, 1]
+    assert [len(line["found"]) for line in answer.keys] == [1, 1, 40]
 
 
 # --- writing ------------------------------------------------------------------------------------

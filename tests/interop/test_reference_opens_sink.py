@@ -16,7 +16,7 @@ from support.sink_kit import Sink, assert_sound, stream
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("reference")]
 
-COMPAT = {"5.3.3": "5.3", "4.9.7": "4.9", "4.6.0": "4.6"}
+COMPAT = {"5.5.0": "5.5", "5.3.3": "5.3", "4.9.7": "4.9", "4.6.0": "4.6"}
 SIZES = {
     "mappedFileSizeCommitLog": 16384,
     "mappedFileSizeConsumeQueue": 400,
