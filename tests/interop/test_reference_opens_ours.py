@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from base64 import b64decode
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -49,8 +50,9 @@ def test_stores_go_from_hand_to_hand(tmp_path: Path, version: str):
             assert not wanted.keys() & again.keys()
             wanted.update(again)
             check_ours(ours, wanted)
-    # 5.5 indexes at most ten files of the log anew after an unclean stop.
-    check(release, held, spec, unclean={killed} if version == "5.5.0" else set())
+    # 5.5 indexes at most ten files of the log anew after an unclean stop, and leaves a gap.
+    gaps = {killed} if version == "5.5.0" else set()
+    check(release, held, spec, unclean=set(), gaps=gaps)
 
 
 @pytest.mark.parametrize("version", ["5.5.0", "5.3.3", "4.9.7"])
@@ -174,7 +176,12 @@ def places(wrote: list[Wrote]) -> Places:
 
 
 def check(
-    release: ReferenceStore, held: dict[Path, Places], spec: Path, *, unclean: set[Path]
+    release: ReferenceStore,
+    held: dict[Path, Places],
+    spec: Path,
+    *,
+    unclean: set[Path],
+    gaps: Collection[Path] = (),
 ) -> None:
     queries = spec.with_name("queries.json")
     asked = {name: [] for name in ("keys", "times")}
@@ -188,7 +195,9 @@ def check(
         assert answer.loads, answer.error
         assert not answer.missing
         by_queue(answer, wanted)
-        by_key(answer, wanted, is_clean=is_clean)
+        by_key(answer, wanted, is_clean=is_clean and store not in gaps)
+        if store in gaps:
+            answer.keys.clear()
         known = Circumstances(
             is_5x=release.version.startswith("5."), is_clean=is_clean, damage="", undamaged=answer
         )
