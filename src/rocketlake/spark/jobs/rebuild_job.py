@@ -109,6 +109,7 @@ class RebuildReport(Struct, frozen=True, kw_only=True):
     queues: int
     units: int
     keys: int
+    """Entries of the index: keys, and tags where it has them."""
     index_files: int
     bad_parts: int
     """Places of the log where no record could be read."""
