@@ -191,6 +191,11 @@ class MappedFileQueue:
 
     # --- growing ---------------------------------------------------------------------------------
 
+    @property
+    def refusal(self) -> str:
+        """Why the last new file could not be had."""
+        return self._preallocator.refusal if self._preallocator is not None else ""
+
     def last_file(self, create_at: int | None = None) -> MappedFile | None:
         """Return the file to append to.
 

@@ -31,6 +31,29 @@ class BufferStock(Protocol):
         ...
 
 
+class Hold(Struct, frozen=True):
+    """Why a file that is made may not be used yet."""
+
+    reason: str
+    is_stuck: bool = False
+    """Waiting does not help now: the queue that asks is told at once."""
+
+
+class Holder(Protocol):
+    """Keeps new files back. Whatever ends a hold wakes the preallocator."""
+
+    def hold(self, base_offset: int, *, for_holder: bool) -> Hold | None:
+        """Return why a file may not be used yet; None if it may.
+
+        With `for_holder` the thread that asks for it is the one that would end the hold.
+        """
+        ...
+
+    def is_holder(self) -> bool:
+        """Tell whether the calling thread is the one that ends holds."""
+        ...
+
+
 class WarmUp(Struct, frozen=True):
     """Bring new files into memory; flush them after each so many pages, or not at all (0)."""
 
@@ -76,6 +99,9 @@ class Preallocator(BackgroundService):
         self._change = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._error: RocketLakeError | None = None
+        self.holder: Holder | None = None
+        self.refusal = ""
+        """Why the last `obtain` returned False."""
 
     @property
     def error(self) -> RocketLakeError | None:
@@ -90,8 +116,8 @@ class Preallocator(BackgroundService):
     ) -> bool:
         """Have a new file made and given to `adopt`, and the one behind it made; tell whether.
 
-        False if there is no write buffer for it, or it takes too long; it is then made and given
-        nevertheless, later.
+        False if there is no write buffer for it, or it takes too long or is held back too long; it
+        is then made and given nevertheless, later. `refusal` says which.
 
         Raises:
             StoreClosedError: the preallocator was closed, before or meanwhile.
@@ -103,6 +129,8 @@ class Preallocator(BackgroundService):
                 return False
             request = self._requests[wanted.base_offset]
             request.adopt = adopt
+            request.for_holder = self.holder is not None and self.holder.is_holder()
+            request.hold = None
             # Why not a Condition: its methods are Python code that an exception may leave in the
             # middle, with the lock taken. This gate belongs to one wait.
             request.gate = gate = threading.Lock()
@@ -118,7 +146,8 @@ class Preallocator(BackgroundService):
         error = self._error
         if error is not None:
             raise error.with_traceback(None)
-        log.warning("file not made in time path=%s wait_s=%s", request.place.path, self._wait_s)
+        self.refusal = request.why_late(self._wait_s)
+        log.warning("no new file path=%s reason=%s", request.place.path, self.refusal)
         return False
 
     def run_once(self) -> None:
@@ -161,11 +190,20 @@ class Preallocator(BackgroundService):
             for base_offset, request in list(self._requests.items()):
                 file, adopt = request.file, request.adopt
                 if file is not None and adopt is not None and not self.is_closing:
+                    request.hold = self._find_hold(base_offset, for_holder=request.for_holder)
+                    if request.hold is not None:
+                        if request.hold.is_stuck:
+                            _open_gate(request)
+                        continue
                     del self._requests[base_offset]
                     request.file = None
                     adopt(file)
                     request.is_adopted = True
                     _open_gate(request)
+
+    def _find_hold(self, base_offset: int, *, for_holder: bool) -> Hold | None:
+        holder = self.holder
+        return holder.hold(base_offset, for_holder=for_holder) if holder is not None else None
 
     def _open_gates(self) -> None:
         with self._change:
@@ -179,6 +217,7 @@ class Preallocator(BackgroundService):
             return True
         pending = sum(request.file is None for request in self._requests.values())
         if self._stock is not None and self._stock.available <= pending:
+            self.refusal = f"no write buffer is left for {place.path.name}"
             log.warning("no write buffer left for a file path=%s", place.path)
             return False
         self._requests[place.base_offset] = _Request(place)
@@ -251,6 +290,15 @@ class _Request(Struct):
     gate: "threading.Lock | None" = None
     """Opened for the thread that waits."""
     is_adopted: bool = False
+    for_holder: bool = False
+    hold: Hold | None = None
+    """Why the file was not given when that was last asked."""
+
+    def why_late(self, waited_s: float) -> str:
+        """Return why the file was not given in time."""
+        if self.hold is not None:
+            return self.hold.reason
+        return f"{self.place.path.name} could not be made within {waited_s:g} s"
 
 
 def _open_gate(request: _Request) -> None:

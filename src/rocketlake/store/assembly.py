@@ -47,6 +47,7 @@ from rocketlake.store.retention.disks import Disks
 from rocketlake.store.retention.rules import Limits
 from rocketlake.store.retention.service import Retention, RetentionParts
 from rocketlake.store.role import Role
+from rocketlake.store.roll_gate import RollGate
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
 from rocketlake.store.server_put import FieldPutter, NonBlockingPutter
 from rocketlake.store.slow_steps import SlowSteps
@@ -148,11 +149,24 @@ def assemble(base: Base) -> Parts:
     log_parts.log.on_readable = dispatcher.wake_if_idle
     if catch_up is not None:
         catch_up.attach(dispatcher)
+    if not base.is_outside:
+        RollGate(log_parts.log, dispatcher, log_parts.preallocator)
     durability = _make_durability(base, log_parts, dispatcher)
     offsets = QueueOffsets()
     put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability, role)
     putter = Putter(put_parts, options, clock)
     field_putter = FieldPutter(putter)
+    queue_flush = _make_queue_flush(
+        base, queues, dispatcher, (checkpoint, handshake, log_parts.log)
+    )
+    retention = _make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted))
+
+    def roll(file: MappedFile) -> None:
+        log_parts.feeder.roll(file)
+        retention.wakeup()  # a file more may be one too many
+        queue_flush.note_roll()
+
+    log_parts.log.on_roll = roll
     return Parts(
         role=role,
         flags=flags,
@@ -166,16 +180,14 @@ def assemble(base: Base) -> Parts:
         deleted=deleted,
         offsets=offsets,
         dispatcher=dispatcher,
-        queue_flush=_make_queue_flush(
-            base, queues, dispatcher, (checkpoint, handshake, log_parts.log)
-        ),
+        queue_flush=queue_flush,
         durability=durability,
         putter=putter,
         field_putter=field_putter,
         non_blocking=NonBlockingPutter(putter, field_putter),
         raw_appender=RawAppender(log_parts.log, durability, role),
         sampler=StatsSampler(stats, clock),
-        retention=_make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted)),
+        retention=retention,
     )
 
 
@@ -328,9 +340,10 @@ def _make_queue_flush(
         if units.timestamp > 0:
             checkpoint.queue_timestamp = units.timestamp
         # Compat: before 5.5 nothing stands there; a store that 5.5 has opened keeps it true.
-        is_kept = options.compat_version.keeps_queue_offset or checkpoint.queue_physical_offset > 0
+        is_kept = options.compat_version.keeps_queue_offset or checkpoint.keeps_queue_offset
+        # Why the flushed end: 5.5 looks for no end of the log before this place.
         if is_kept and units.physical_offset > 0:
-            checkpoint.queue_physical_offset = units.physical_offset
+            checkpoint.queue_physical_offset = min(units.physical_offset, log.files.flushed_where)
         if log.replicated_where is not None:
             # What the disk lacks is not confirmed, whoever else has it.
             checkpoint.confirm_offset = min(log.confirm_offset, log.files.flushed_where)
@@ -375,14 +388,7 @@ def _make_retention(
         forget_expired=deleted.forget_expired,
     )
     disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
-    retention = Retention(parts, disks, options, base.clock)
-
-    def roll(file: MappedFile) -> None:
-        log_parts.feeder.roll(file)
-        retention.wakeup()  # a file more may be one too many
-
-    parts.log.on_roll = roll
-    return retention
+    return Retention(parts, disks, options, base.clock)
 
 
 def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) -> Durability:

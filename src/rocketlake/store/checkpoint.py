@@ -45,7 +45,9 @@ class StoreCheckpoint:
         self.primary_flushed_offset = 0
         self.confirm_offset = 0
         self.queue_physical_offset = 0
-        """Kept up to date where it is not 0: RocketMQ 5.5 recovers from there."""
+        """RocketMQ 5.5 recovers from there; 0: by time, as releases before do."""
+        self.keeps_queue_offset = False
+        """Whether that is kept up to date: 5.5 has written to the store."""
 
     def load(self) -> None:
         """Take the values of the file; those it lacks, as a short or missing one does, are 0."""
@@ -65,6 +67,7 @@ class StoreCheckpoint:
         self.primary_flushed_offset = found.primary_flushed_offset
         self.confirm_offset = found.confirm_offset
         self.queue_physical_offset = found.queue_physical_offset
+        self.keeps_queue_offset = found.queue_physical_offset > 0
         log.debug("checkpoint loaded path=%s size=%d values=%r", self._path, len(data), found)
 
     def values(self) -> Checkpoint:
@@ -123,6 +126,16 @@ class StoreCheckpoint:
             self.queue_timestamp = min(self.queue_timestamp, timestamp)
             self.index_timestamp = min(self.index_timestamp, timestamp)
             self.queue_physical_offset = min(self.queue_physical_offset, log_end)
+            self.flush()
+
+    def lower_units_to(self, offset: int) -> None:
+        """Say of no unit behind an offset that it is on the disk; times say nothing of those.
+
+        Raises:
+            FlushFailedError: the file may say something else.
+        """
+        if self.queue_physical_offset > offset:
+            self.queue_physical_offset = offset
             self.flush()
 
     def _open(self) -> tuple[Writer, bool]:

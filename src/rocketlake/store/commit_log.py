@@ -462,7 +462,7 @@ class CommitLog:
         try:
             file = self.files.last_file(create_at=0)
             if file is None:
-                raise _NoFileError("a new commit-log file could not be made in time")
+                raise _NoFileError(f"no new commit-log file: {self.files.refusal}")
             file.map()
             file.reserve(file.append_room)
             if not self._reads_ahead:

@@ -131,6 +131,10 @@ class Dispatcher(BackgroundService):
         self.dispatched_record = 0  # where that record begins; 0 if none was since the start
         self.records = 0
         self.buffer_max = 0
+        self.on_moved: Callable[[], None] | None = None  # told in the thread that dispatches
+        self.is_exclusive = (
+            False  # dispatch stands still for a task, which may want the append lock
+        )
         self.is_idle = False  # whatever moves the readable end wakes the thread then
         self.has_reads = False  # reads wait for a round
         self._waiting: deque[_Wait] = deque()
@@ -200,8 +204,7 @@ class Dispatcher(BackgroundService):
     def run_once(self) -> None:
         """Dispatch what is confirmed, and let go the reads that waited for it."""
         self.is_idle = False
-        while self._tasks:
-            self._tasks.popleft().run()
+        self._run_tasks()
         before, started = self.records, perf_counter()
         is_asked = bool(self._waiting)
         self._tried = self._ends()  # Order: before the round, which may see later ends
@@ -216,6 +219,19 @@ class Dispatcher(BackgroundService):
         passed_s = max(ended - self._round_end_s, _PAUSE_MIN_S)
         self._rate = (self.records - before) / passed_s
         self._round_end_s = ended
+
+    def _run_tasks(self) -> None:
+        while self._tasks:
+            self.is_exclusive = True
+            self._note_moved()
+            try:
+                self._tasks.popleft().run()
+            finally:
+                self.is_exclusive = False
+
+    def _note_moved(self) -> None:
+        if self.on_moved is not None:
+            self.on_moved()
 
     def _ends(self) -> tuple[int, int]:
         """Return what must move before a round can go further than the last one."""
@@ -273,9 +289,14 @@ class Dispatcher(BackgroundService):
                 raise StoreClosedError("the store is closed, and its dispatch thread has not ended")
 
     @property
+    def is_own_thread(self) -> bool:
+        """Whether the calling thread is the service's."""
+        return threading.current_thread() is self._thread
+
+    @property
     def _is_served(self) -> bool:
         """Whether the service's thread does what the caller asks for."""
-        return self.is_running and threading.current_thread() is not self._thread
+        return self.is_running and not self.is_own_thread
 
     def _run_round(self, limit: int | None = None) -> None:
         """Dispatch what is confirmed, up to a limit if there is one.
@@ -339,6 +360,7 @@ class Dispatcher(BackgroundService):
                     break
                 where = following
                 self.dispatched_where = max(self.dispatched_where, where)
+                self._note_moved()
                 on_moved()
             return where
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.dispatch import Trait, dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns
@@ -48,7 +47,7 @@ class LogWalker:
     def walk(
         self,
         log: LogView,
-        start: OffsetFile,
+        begin: tail_rules.Begin,
         checks: Check,
         on_bytes: Callable[[int], None],
         *,
@@ -57,7 +56,7 @@ class LogWalker:
         """Go to the first thing that is no good record."""
         # Why: nobody writes while a store is recovered, so that `settle` has nothing to add.
         tail = tail_rules.find_end(
-            log, start, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean
+            log, begin, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean
         )
         last = self._last_before(tail.end_offset)
         return LogWalk(

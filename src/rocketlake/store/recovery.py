@@ -133,13 +133,15 @@ class Recovery:
         view.refresh(parts.log_files.file_size)
         begun_anew = self._end_deletions(view)
         dispatched = self._find_dispatched(view.limit)
-        first = self._first_file(view, dispatched, is_clean=is_clean)
+        begin = self._begin(view, dispatched, is_clean=is_clean)
+        assert begin.file is not None, "a log with files has one to start with"
+        first = begin.file
         queues_found = Found.of(parts.queues)
         if not is_clean:
             self._distrust(view, first)
         unheld = self._make_unheld()
         self._total = view.limit - first.base_offset
-        walk = LogWalker(unheld).walk(view, first, self._checks, self._advance, is_clean=is_clean)
+        walk = LogWalker(unheld).walk(view, begin, self._checks, self._advance, is_clean=is_clean)
         cut_bytes = self._look_behind(view, walk, is_clean=is_clean)
         self._cut(walk, is_clean=is_clean)
         end = self._settle_confirm_offset(view, walk)
@@ -218,6 +220,8 @@ class Recovery:
         # there or not. A unit in the middle may be lost, or whole but for its tags code, and no
         # later look at the end of its queue would find that.
         if not self._has_gap_behind(first):
+            # Order: before units go that the checkpoint speaks of.
+            self._parts.checkpoint.lower_units_to(first.base_offset)
             sure = self._sure_firsts(view, first.base_offset)
             self._parts.queues.distrust(first.base_offset, sure)
 
@@ -269,17 +273,12 @@ class Recovery:
         ends = (queue.max_physical_offset for _, queue in queues.items())
         return max((end for end in ends if end <= limit), default=-1)
 
-    def _first_file(self, view: LogView, dispatched: int, *, is_clean: bool) -> OffsetFile:
-        """Return the file to look for the end from: queues or checkpoint vouch for those before."""
-        parts = self._parts
+    def _begin(self, view: LogView, dispatched: int, *, is_clean: bool) -> tail_rules.Begin:
+        """Return where to look for the end from: queues or checkpoint vouch for files before."""
         if is_clean:
-            start = tail_rules.start_after_clean_stop(view, dispatched)
-        else:
-            start = tail_rules.start_after_unclean_stop(
-                view, parts.checkpoint.values(), _read_options(parts.options)
-            )
-        assert start is not None, "a log with files has one to start with"
-        return start
+            return tail_rules.begin_after_clean_stop(view, dispatched)
+        values, options = self._parts.checkpoint.values(), _read_options(self._parts.options)
+        return tail_rules.begin_after_unclean_stop(view, values, options)
 
     def _look_behind(self, view: LogView, walk: LogWalk, *, is_clean: bool) -> int:
         """Return how many bytes the cut takes, say what they are, and save them if they matter.

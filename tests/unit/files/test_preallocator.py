@@ -154,7 +154,8 @@ def test_caller_does_not_wait_for_ever(make, place, ops, caplog):
     preallocator.start()
     ops.gate.clear()
     assert preallocator.obtain(place(0)) is None
-    assert f"file not made in time path={place(0).path} wait_s=0.01" in caplog.text
+    assert preallocator.refusal == f"{place(0).path.name} could not be made within 0.01 s"
+    assert f"no new file path={place(0).path} reason={preallocator.refusal}" in caplog.text
     ops.gate.set()
 
 
@@ -169,6 +170,7 @@ def test_file_that_came_too_late_is_there_for_the_next_call(make, place, ops):
 def test_without_write_buffers_the_caller_is_refused_at_once(make, place):
     preallocator = make(stock=Stock(0))
     assert preallocator.obtain(place(0), place(1)) is None
+    assert preallocator.refusal == f"no write buffer is left for {place(0).path.name}"
 
 
 def test_files_being_made_count_against_the_write_buffers(make, place, ops):

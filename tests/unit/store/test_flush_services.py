@@ -302,3 +302,32 @@ def test_queues_are_flushed_thoroughly_before_the_checkpoint_speaks_of_it():
     assert (queues.pages, saved) == ([2, 0], [(100, 10, 2)])
     flush.close()
     assert saved[-1] == (200, 20, 3)
+
+
+@pytest.mark.parametrize("took_ms", [0, 100])
+def test_queues_are_flushed_thoroughly_when_the_log_has_begun_a_few_files(took_ms):
+    """And then not before twenty times as long as that took."""
+    clock, queues = ManualClock(), FakeQueues()
+    flush = QueueFlush(
+        *(queues, lambda: Reached(1), lambda _: clock.advance_ms(took_ms)),
+        rhythm=Rhythm(1.0, 60.0, 2),
+        clock=clock,
+    )
+    for _ in range(3):
+        flush.note_roll()
+    flush.run_once()
+    assert queues.pages == [2]
+    flush.note_roll()
+    flush.run_once()
+    assert queues.pages == [2, 0]
+    flush.run_once()
+    assert queues.pages == [2, 0, 2], "files are counted anew"
+    for _ in range(4):
+        flush.note_roll()
+    if took_ms:
+        clock.advance_ms(20 * took_ms - 5)
+        flush.run_once()
+        assert queues.pages[3:] == [2]
+        clock.advance_ms(10)
+    flush.run_once()
+    assert queues.pages[-1] == 0

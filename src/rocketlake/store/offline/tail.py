@@ -5,6 +5,7 @@ changing a byte: where to begin, which record is the last good one, which record
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,9 @@ _MAGICS = tuple(
     magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
 )
 
+
+RECOVERED_FILES: Final = 10
+"""How many files RocketMQ 5.5 looks at, from the last one back [commitLogRecoverMaxNum]."""
 
 _ORDINARY_ENDS = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
 
@@ -61,34 +65,67 @@ def checks_for(options: ReadOptions) -> Check:
     return checks
 
 
-def start_after_clean_stop(log: LogView, dispatched: int) -> OffsetFile | None:
-    """Return the newest file that begins before what the queues hold, else the first."""
+class Begin(Struct, frozen=True):
+    """Where to look for the end from."""
+
+    file: OffsetFile | None
+    goes_on_at: OffsetFile | None = None
+    """What lies before this file does not end the log."""
+
+
+def begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
+    """Begin at the newest file that begins before what the queues hold, else at the first."""
     # Compat: as in CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from
     # the end, which differs only if a record before the last file is damaged.
     for file in reversed(log.files):
         if file.base_offset <= dispatched:
-            return file
-    return log.files[0] if log.files else None
+            return Begin(file)
+    return Begin(log.files[0] if log.files else None)
 
 
-def start_after_unclean_stop(
-    log: LogView, checkpoint: Checkpoint, options: ReadOptions
-) -> OffsetFile | None:
-    """Return the newest file whose first record is not younger than the checkpoint."""
+def begin_after_unclean_stop(log: LogView, checkpoint: Checkpoint, options: ReadOptions) -> Begin:
+    """Begin at the newest file whose first record is not younger than the checkpoint.
+
+    Where 5.5 begins at an older one, it is that. Where 5.5 begins at a later one, damage before
+    that does not end the log.
+    """
     # Compat: as in CommitLog#isMappedFileMatchedRecover.
     limit = checkpoint.min_timestamp
     if options.message_index_safe:
         limit = checkpoint.min_timestamp_index
+    found = log.files[0] if log.files else None
     for file in reversed(log.files):
         stored = log.first_timestamp(file)
         if stored and stored <= limit:
+            found = file
+            break
+    other = start_of_5_5(log, checkpoint)
+    if found is not None and other is not None and other.base_offset < found.base_offset:
+        return Begin(other)
+    return Begin(found, other)
+
+
+def start_of_5_5(log: LogView, checkpoint: Checkpoint) -> OffsetFile | None:
+    """Return the file at which RocketMQ 5.5 begins; None in a store that it has not flushed.
+
+    That is the newest one whose first record is not behind the last unit that was flushed, but at
+    most so many from the end, files made ahead among them. What 5.5 does not read does not end its
+    log.
+    """
+    # Compat: as in CommitLog#recoverAbnormally and ConsumeQueueStore#isMappedFileMatchedRecover.
+    flushed_to = checkpoint.queue_physical_offset
+    if flushed_to <= 0 or not log.files:
+        return None
+    newest = log.files[-RECOVERED_FILES:]
+    for file in reversed(newest):
+        if file.base_offset <= flushed_to and log.first_timestamp(file):
             return file
-    return log.files[0] if log.files else None
+    return newest[0]
 
 
 def find_end(
     log: LogView,
-    start: OffsetFile | None,
+    begin: Begin,
     checks: Check,
     on_bytes: Callable[[int], None] | None = None,
     *,
@@ -100,8 +137,28 @@ def find_end(
     A record that is just being written looks bad, too; what looks bad is read once more. With
     `after_crash` a last record without the end of its properties is none of the log.
     """
+    start, goes_on_at = begin.file, begin.goes_on_at
     if start is None:
         return Tail(0, 0, None)
+    tail = _find_end(log, start, checks, on_bytes, on_chunk=on_chunk, after_crash=after_crash)
+    if goes_on_at is not None and tail.end_offset < goes_on_at.base_offset:
+        found = _find_end(
+            log, goes_on_at, checks, on_bytes, on_chunk=on_chunk, after_crash=after_crash
+        )
+        if found.end_offset > goes_on_at.base_offset:
+            return Tail(found.end_offset, tail.started_at, found.stop)
+    return tail
+
+
+def _find_end(
+    log: LogView,
+    start: OffsetFile,
+    checks: Check,
+    on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_chunk: Callable[[Chunk], None] | None,
+    after_crash: bool,
+) -> Tail:
     torn_end = TornEnd()
 
     def take(chunk: Chunk) -> None:

@@ -18,7 +18,7 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.errors import RocksDbError, RocksDbMissingError, StoreError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.files.store_dir import OffsetFile, StoreDir
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16, RECORD_BORN_HOST_AT
@@ -126,7 +126,7 @@ class OfflineStore(Closing):
     @cached_property
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
-        traits, walked = self.traits, (self._start(), self.checks, self.on_progress)
+        traits, walked = self.traits, (self._begin(), self.checks, self.on_progress)
         is_crashed = not traits.is_clean and traits.held_by is None
         found = tail_rules.find_end(self.log, *walked, after_crash=is_crashed)
         # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
@@ -226,13 +226,13 @@ class OfflineStore(Closing):
 
     def bytes_to_walk(self) -> int:
         """Return how many bytes of the log must be read to find its end, at most."""
-        start = self._start()
+        start = self._begin().file
         return self.log.limit - start.base_offset if start is not None else 0
 
-    def _start(self) -> OffsetFile | None:
+    def _begin(self) -> tail_rules.Begin:
         if self.traits.is_clean:
-            return tail_rules.start_after_clean_stop(self.log, self._dispatched)
-        return tail_rules.start_after_unclean_stop(self.log, self.checkpoint, self.options)
+            return tail_rules.begin_after_clean_stop(self.log, self._dispatched)
+        return tail_rules.begin_after_unclean_stop(self.log, self.checkpoint, self.options)
 
     @property
     def min_offset(self) -> int:
