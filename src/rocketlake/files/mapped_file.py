@@ -8,6 +8,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from time import sleep
 from typing import Final
 
 from rocketlake import failpoint
@@ -22,6 +23,8 @@ from rocketlake.files.slice import Slice
 FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
 _ALLOCATE_STEP: Final = 64 << 10
 _WARM_STEP: Final = 8 << 20
+_LOOK_S: Final = 0.005
+_NEVER_MS: Final = 1 << 40
 _NOTHING: Final = memoryview(b"")
 # Why: the first bytes of a new file otherwise make the system read ahead in a file of zeros, which
 # takes milliseconds and megabytes; times ten thousand queues.
@@ -310,6 +313,14 @@ class MappedFile(HeldResource):
         self.wrote = self.committed = self.flushed = position
         self.allocated = min(self.allocated, position)
         self._owes_zeros = True
+
+    def retire(self, patience_s: float) -> None:
+        """Wait until the file has no holders any more, but not for ever, and let it go."""
+        for _ in range(round(patience_s / _LOOK_S)):
+            if self.shutdown(_NEVER_MS):
+                return
+            sleep(_LOOK_S)
+        self.shutdown(0)
 
     # --- reading ---------------------------------------------------------------------------------
 

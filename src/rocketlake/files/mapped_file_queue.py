@@ -181,20 +181,12 @@ class MappedFileQueue:
             return files[0] if first_if_missing else None
         return files[index]
 
-    def find_by_time(self, timestamp_ms: int) -> MappedFile | None:
-        """Return the first file changed at or after a time, else the last; None without files."""
-        files = self.files
-        for file in files:
-            if file.last_modified_ms() >= timestamp_ms:
-                return file
-        return files[-1] if files else None
-
     # --- growing ---------------------------------------------------------------------------------
 
     @property
     def refusal(self) -> str:
-        """Why the last new file could not be had."""
-        return self._preallocator.refusal if self._preallocator is not None else ""
+        """Why no new file could be had."""
+        return self._preallocator.refusal if self._preallocator else ""
 
     def last_file(self, create_at: int | None = None) -> MappedFile | None:
         """Return the file to append to.
@@ -274,10 +266,10 @@ class MappedFileQueue:
 
     # --- cutting and deleting --------------------------------------------------------------------
 
-    def truncate(self, offset: int, *, is_late: bool = False) -> None:
+    def truncate(self, offset: int, *, is_late: bool = False, patience_s: float = 0.0) -> None:
         """Make an offset the end: later files are removed, later bytes become zeros, on the disk.
 
-        With `is_late` the bytes become zeros when the last file is appended to, and not before.
+        With `is_late` that comes before the next append, with `patience_s` when readers are gone.
 
         Raises:
             FlushFailedError: the zeros may not be on the disk.
@@ -286,19 +278,14 @@ class MappedFileQueue:
             while self.files and self.files[-1].base_offset > offset:
                 self._drop(self.files[-1], _TRUNCATE_FORCE_MS)
             if self.files and offset < self.files[-1].base_offset + self.files[-1].wrote:
-                if is_late:
+                if patience_s:
+                    self._succeed_last(offset - self.files[-1].base_offset, patience_s)
+                elif is_late:
                     self.files[-1].end_at(offset - self.files[-1].base_offset)
                 else:
                     self._cut_last(offset - self.files[-1].base_offset)
             self.flushed_where = min(self.flushed_where, offset)
             self.committed_where = min(self.committed_where, offset)
-
-    def reset_offset(self, offset: int) -> bool:
-        """Truncate, but only if no more than two files' worth is lost; tell whether it was done."""
-        if self.files and self.wrote_where - offset > 2 * self.file_size:
-            return False
-        self.truncate(offset)
-        return True
 
     def delete_expired(
         self,
@@ -479,9 +466,24 @@ class MappedFileQueue:
             file.is_first = not self.files
             self.files = (*self.files, file)
 
+    def _succeed_last(self, position: int, patience_s: float) -> None:
+        before = self.files[-1]
+        failpoint.hit("truncate.before")
+        before.commit(0)
+        # Why another object: readers of records behind the cut hold the one before.
+        last = self._factory.open(FilePlace(before.path, before.base_offset, before.size))
+        last.end_at(position)
+        last.is_first = before.is_first
+        self.files = (*self.files[:-1], last)
+        before.retire(patience_s)
+        self._prepare(last)
+        failpoint.hit("truncate.after")
+
     def _cut_last(self, position: int) -> None:
-        last = self.files[-1]
-        last.cut(position)
+        self.files[-1].cut(position)
+        self._prepare(self.files[-1])
+
+    def _prepare(self, last: MappedFile) -> None:
         try:
             last.prepare_append()
         except DiskFullError as error:

@@ -66,7 +66,7 @@ _PLAIN_STEP: Final = Step()
 class CommitLog:
     """The log of one store.
 
-    Thread-safety: appends take one lock; reads take none. `truncate` needs puts to stand still.
+    Thread-safety: appends take one lock; reads take none. `cut` needs puts to stand still.
 
     Invariants: bytes are in place before `wrote` moves, and a queue offset is given out only with
     its record.
@@ -274,11 +274,10 @@ class CommitLog:
             self._refusal = reason
             self.let_go()
 
-    def truncate(self, offset: int) -> None:
-        """Make an offset the end of the log."""
-        with self._lock:
-            self.let_go()
-            self.files.truncate(offset)
+    def cut(self, offset: int, *, patience_s: float = 0.0) -> None:
+        """Make an offset the end of the log; under the lock of `pause`."""
+        self.let_go()
+        self.files.truncate(offset, patience_s=patience_s)
 
     def close(self) -> None:
         """Append no more, and let the last file go.

@@ -114,6 +114,8 @@ class Dispatcher(BackgroundService):
     def __init__(self, parts: DispatchParts, *, is_synced: bool = False) -> None:
         """With `is_synced` puts wait for the disk."""
         super().__init__("rocketlake-dispatch", is_daemon=True)
+        self.is_outside = False
+        """Whether a job writes queues and index."""
         self._log = parts.log
         self._builder = parts.builder
         self._index = parts.index
@@ -275,6 +277,12 @@ class Dispatcher(BackgroundService):
             raise StoreClosedError("the store is closed")
         self._await(task.gate)
         return task.result()
+
+    def go_back_to(self, offset: int, timestamp: int, record: int) -> None:
+        """Go on at an offset below the last one, `record` being the last before it; exclusively."""
+        self.dispatched_where = min(self.dispatched_where, offset)
+        if self.dispatched_record >= offset:
+            self.dispatched_record, self.dispatched_timestamp = record, timestamp
 
     def _await(self, gate: threading.Lock) -> None:
         """Wait for the thread to open a gate.

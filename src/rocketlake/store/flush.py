@@ -480,6 +480,8 @@ class QueueFlush(BackgroundService):
         self._thorough_at_s = clock.monotonic_s()
         self._rested_at_s = self._thorough_at_s
         self._rolls = 0
+        self.turn = threading.Lock()
+        """Held while queues are flushed for the checkpoint."""
 
     def note_roll(self) -> None:
         """Be told that the log begins another file."""
@@ -506,7 +508,8 @@ class QueueFlush(BackgroundService):
 
     def run_last(self) -> None:
         """Flush everything, then the checkpoint."""
-        # Order: read before the flush, so that it speaks of a unit that is covered.
-        reached = self._reached()
-        self._queues.flush(0)
-        self._save(reached)
+        with self.turn:
+            # Order: read before the flush, so that it speaks of a unit that is covered.
+            reached = self._reached()
+            self._queues.flush(0)
+            self._save(reached)

@@ -62,7 +62,8 @@ class IndexCatchUp(BackgroundService):
         self._log = source
         self._index = index
         self._dispatched: Dispatched | None = None
-        self._work = threading.Lock()
+        self.work = threading.Lock()
+        """Held while records are read for their keys."""
         self._error: RocketLakeError | None = None  # why the last run failed
         self._gates: deque[threading.Lock] = deque()
         self.where: int | None = None
@@ -75,6 +76,11 @@ class IndexCatchUp(BackgroundService):
         """Have records from an offset on indexed later; nothing is dispatched meanwhile."""
         self.where = where
         log.info("keys are indexed in the background from=%d", where)
+
+    def go_back_to(self, where: int) -> None:
+        """Index records from an offset on once more; under `work`, and nothing is dispatched."""
+        self.defer(where if self.where is None else min(self.where, where))
+        self.wakeup()
 
     @property
     def behind_bytes(self) -> int:
@@ -154,13 +160,13 @@ class IndexCatchUp(BackgroundService):
         """Index the rest, and let dispatch go on from there."""
         while self.behind_bytes:
             self._index_some()
-        with self._work:
+        with self.work:
             if self.where is not None:
                 log.info("index is complete where=%d", self.where)
                 self.where = None
 
     def _index_some(self) -> None:
-        with self._work:
+        with self.work:
             where, dispatched = self.where, self._dispatched
             if where is None or dispatched is None:
                 return

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from rocketlake.errors import FileSizeError, RocketLakeError
@@ -46,6 +46,8 @@ _JOB_PATIENCE_S: Final = 15.0
 _JOB_WAY_OUT: Final = (
     'a dispatch job writes the queues: stop it first, or open the store with dispatch="external"'
 )
+
+Value = TypeVar("Value")
 
 Progress = Callable[[int, int], None]
 """Is told how many bytes recovery has read, and of how many."""
@@ -301,6 +303,10 @@ class StoreLife:
                 raise
         if error is not None:
             raise error
+
+    def shielded(self, call: Callable[[], Value]) -> Value:
+        """Do in the store's own thread what an exception in the caller's may not end half done."""
+        return self._worker.run(call)
 
     def _close_services(self) -> Exception | None:
         error: Exception | None = None

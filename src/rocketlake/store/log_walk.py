@@ -192,17 +192,22 @@ def first_offsets(
     found: dict[QueueKey, int] = {}
     for step in log.walk(start, end, checks=Check.OFFSET):
         if isinstance(step, Chunk):
-            columns = step.columns
-            codes, topics = columns.topics()
-            places = codes.astype(np.int64) << 32 | columns["queue_id"].view(np.uint32)
-            plain = (
-                columns["sys_flag"] & (flags.TransactionType.PREPARED | flags.INNER_BATCH)
-            ) == 0
-            rows = deleted.later_rows(columns, codes, topics, np.flatnonzero(plain))
-            for row in rows[np.unique(places[rows], return_index=True)[1]].tolist():
-                key = QueueKey(topics[codes[row]], int(columns["queue_id"][row]))
-                found.setdefault(key, int(columns["queue_offset"][row]))
+            found = plain_firsts(step.columns, deleted) | found
     return found
+
+
+def plain_firsts(columns: RecordColumns, deleted: DeletedTopics = NO_TOPICS) -> dict[QueueKey, int]:
+    """Return the queue offsets of the first of some records, by their plain queues."""
+    codes, topics = columns.topics()
+    places = codes.astype(np.int64) << 32 | columns["queue_id"].view(np.uint32)
+    plain = (columns["sys_flag"] & _NOT_PLAIN) == 0
+    rows = deleted.later_rows(columns, codes, topics, np.flatnonzero(plain))
+    return {
+        QueueKey(topics[codes[row]], int(columns["queue_id"][row])): int(
+            columns["queue_offset"][row]
+        )
+        for row in rows[np.unique(places[rows], return_index=True)[1]].tolist()
+    }
 
 
 def is_blank_at(log: LogView, offset: int) -> bool:

@@ -52,6 +52,7 @@ from rocketlake.store.retention.service import Deleted
 from rocketlake.store.role_change import RoleChange
 from rocketlake.store.server_put import NonBlockingPutter, ServerProperties
 from rocketlake.store.stats import StoreGauges
+from rocketlake.store.truncation import Truncation
 
 if TYPE_CHECKING:
     from rocketlake.store.recovery_parts import RecoveryReport
@@ -418,6 +419,27 @@ class MessageStore(Closing):
             self.parts.deleted.add(topic, self.log.wrote_where)
             self.parts.offsets.restart(topic)
         return self.queues.drop(topic)
+
+    def truncate(self, offset: int, *, is_limited: bool = True) -> int:
+        """Cut the log at an offset where a record begins; return how many bytes it has lost.
+
+        Queues, index, next queue offsets, deleted topics and the checkpoint follow. Progress of
+        groups, delay levels and the timer beyond the new ends of their queues is left to its owner.
+        With `is_limited` no more than two files' worth may go [resetWriteOffset]; without it any
+        number [truncateFiles].
+
+        Durability: when this returns, the cut is on the disk. A crash before leaves a store whose
+        next start makes all parts agree, at this end or at a later one.
+
+        Raises:
+            StoreClosedError: the store is closed.
+            ValueError: no record begins at the offset, or too much would go; nothing was changed.
+            StoreError: a job writes the queues, or a flush failed before; nothing was changed.
+            RocketLakeError: the cut has failed in the middle. The store takes no more messages.
+        """
+        self._require_open()
+        cut = Truncation(self.parts, self.directory, self._life.inventory, offset)
+        return self._life.shielded(lambda: cut.run(is_limited=is_limited))
 
     def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
         """Delete now the files of the log that are old enough, then what queues and index lose.

@@ -23,6 +23,7 @@ class OutsideDispatcher(Dispatcher):
 
     def __init__(self, parts: DispatchParts, handshake: Handshake) -> None:
         super().__init__(parts)
+        self.is_outside = True
         self._handshake = handshake
 
     @property

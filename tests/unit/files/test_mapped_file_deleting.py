@@ -195,19 +195,6 @@ def test_truncate_keeps_what_a_borrowed_buffer_holds(make_queue, log):
     assert (log / name(SIZE)).read_bytes()[:61] == b"B" * 60 + b"\0"
 
 
-@pytest.mark.parametrize(
-    ("offset", "want"), [(3 * SIZE, True), (SIZE + 100, True), (SIZE + 99, False), (0, False)]
-)
-def test_reset_refuses_to_lose_more_than_two_files(make_queue, offset, want):
-    queue = make_queue()
-    assert queue.reset_offset(offset) is want
-    assert queue.max_offset == (offset if want else 3 * SIZE + 100)
-
-
-def test_reset_of_an_empty_queue(reload):
-    assert reload().reset_offset(0)
-
-
 # --- expiry --------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """The queue of files: loading, bounds, look-up, growing, commit and flush."""
 
-import os
 import threading
 
 import pytest
@@ -185,17 +184,7 @@ def test_file_is_found_beside_a_gap(open_queue, tmp_path):
 def test_nothing_is_found_without_files(open_queue):
     queue = open_queue()
     assert queue.find(0) is queue.find(0, first_if_missing=True) is None
-    assert queue.find_by_time(0) is queue.last_file() is None
-
-
-@pytest.mark.parametrize(("time", "index"), [(0, 0), (1000, 0), (1001, 1), (2000, 1), (9999, 2)])
-def test_file_is_found_by_time(open_queue, tmp_path, time, index):
-    put(tmp_path / "log", 0, SIZE, 2 * SIZE)
-    for number, mtime_ms in enumerate((1000, 2000, 3000)):
-        os.utime(tmp_path / "log" / name(number * SIZE), ns=(0, mtime_ms * 1_000_000))
-    queue = open_queue()
-    queue.load()
-    assert queue.find_by_time(time) is queue.files[index]
+    assert queue.last_file() is None
 
 
 # --- growing -------------------------------------------------------------------------------------

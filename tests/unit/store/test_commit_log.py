@@ -264,7 +264,7 @@ class TestReading:
 
 def test_truncated_log_goes_on_at_its_new_end(bench):
     receipts = [bench.put(bytes(1000)) for _ in range(5)]
-    bench.log.truncate(receipts[2].physical_offset)
+    bench.log.cut(receipts[2].physical_offset)
     assert bench.put(b"new").physical_offset == receipts[2].physical_offset
     assert [record.body[:3] for record in bench.records()] == [bytes(3), bytes(3), b"new"]
 
@@ -293,7 +293,7 @@ def test_short_way_is_closed_until_the_long_one_has_opened_a_file(bench):
     assert bench.log.append(message, slot, frame) is None
     assert bench.put().queue_offset == 0
     assert bench.log.append(message, slot, frame).queue_offset == 1
-    bench.log.truncate(bench.log.wrote_where)
+    bench.log.cut(bench.log.wrote_where)
     assert bench.log.append(message, slot, frame) is None
     assert bench.put().queue_offset == 2
 

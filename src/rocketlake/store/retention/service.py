@@ -148,7 +148,8 @@ class Retention(BackgroundService):
         self._reap_s = options.redelete_hanged_file_interval / 1000
         self._wait = wait or self._closing.wait
         self._notes = SparseLog(log, clock, interval_s=60.0)
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
+        """Held while files are deleted."""
         self._asked = 0
         self._needed = 0  # files that must go before the disk is no longer too full
         self._look: DiskLook | None = None
@@ -211,7 +212,7 @@ class Retention(BackgroundService):
 
     def run_last(self) -> None:
         """Delete no more; look once more, so that space that came back counts at the end."""
-        with self._turn:
+        with self.turn:
             self.look()
         self._notes.close()
 
@@ -289,7 +290,7 @@ class Retention(BackgroundService):
         expiry = self._expiry
         if reserved_ms is not None:
             expiry = replace(expiry, reserved_ms=reserved_ms)
-        with self._turn:
+        with self.turn:
             while self._delete(expiry, is_forced=force) == expiry.batch_max:
                 if self.is_closing or self._wait(expiry.pause_ms / 1000):
                     break
@@ -305,7 +306,7 @@ class Retention(BackgroundService):
         self._asked = max(self._asked - 1, 0)
         deleted = 0
         try:
-            with self._turn:
+            with self.turn:
                 if decision.is_forced:
                     deleted = self._delete_forced(found)
                 elif decision.deletes:
