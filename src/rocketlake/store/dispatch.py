@@ -21,9 +21,11 @@ from msgspec import Struct
 from rocketlake.errors import RocketLakeError, StoreClosedError
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.service import BackgroundService
+from rocketlake.files.slice import Slice
 from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
 from rocketlake.store.arrivals import Arrivals, tell_all
+from rocketlake.store.bad_records import size_to_pass
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
 from rocketlake.store.role import Role
@@ -386,7 +388,13 @@ class Dispatcher(BackgroundService):
             if len(found.columns):
                 self._dispatch(found.columns)
                 return where + found.position
-            return self._pass_stop(found, where, (limit, min(held.size, end - where)))
+            available = min(held.size, end - where)
+            if found.reason is StopReason.TORN and limit < available:
+                # The window cuts a record that is larger than it: take that one alone.
+                return self._dispatch_large(where, available)
+            return self._step_over(held, found, where, available) or self._pass_stop(
+                found, where, available
+            )
 
     def _pass_gap(self, where: int, end: int) -> int:
         """Return where the log goes on behind a place that no file holds."""
@@ -395,19 +403,23 @@ class Dispatcher(BackgroundService):
         bases = [file.base_offset for file in self._log.files.files if file.base_offset > where]
         return min(bases[0], end) if bases else where
 
-    def _pass_stop(self, found: Scan, where: int, limits: tuple[int, int]) -> int:
+    def _step_over(self, held: Slice, found: Scan, where: int, available: int) -> int:
+        """Return where the log goes on behind one bad record; 0 if that cannot be told."""
+        size = size_to_pass(held.view[:available], where, found.reason)
+        if size:
+            log.error("bad record stepped over offset=%d reason=%s", where, found.reason.name)
+        return where + size if size else 0
+
+    def _pass_stop(self, found: Scan, where: int, available: int) -> int:
         """Return where to go on behind bytes that are no record."""
         file_size = self._log.files.file_size
-        limit, available = limits
         if found.reason is StopReason.END_OF_FILE:
             return where + file_size - where % file_size
-        if found.reason is StopReason.TORN and limit < available:
-            # The window cuts a record that is larger than it: take that one alone.
-            return self._dispatch_large(where, available)
         is_cut = found.reason in (StopReason.END_OF_DATA, StopReason.TORN)
         if is_cut or self._role.is_replica:
             return where  # more of it may come
-        # Compat: as in ReputMessageService#doReput, a primary passes over the rest of what it sees.
+        # Compat: as in ReputMessageService#doReput, a primary passes over the rest of what it sees
+        # where the size of the record cannot be believed.
         log.error("bad record in the log, the rest of the file is passed over offset=%d", where)
         return where + available
 
@@ -419,7 +431,8 @@ class Dispatcher(BackgroundService):
             found = scan(held.view, base_offset=where, checks=Check.OFFSET, rows_max=1)
             if len(found.columns):
                 self._dispatch(found.columns)
-            return where + found.position
+                return where + found.position
+            return self._step_over(held, found, where, available) or where
 
     def _dispatch(self, columns: RecordColumns) -> None:
         dispatched = DispatchSlice(columns)

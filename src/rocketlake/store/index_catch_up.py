@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from rocketlake.errors import RocketLakeError
 from rocketlake.files.service import BackgroundService
 from rocketlake.format.record import Check, RecordColumns, StopReason, scan
+from rocketlake.store.bad_records import size_to_pass
 from rocketlake.store.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
@@ -194,7 +195,9 @@ class IndexCatchUp(BackgroundService):
                 if len(found.columns):
                     self._index.put(found.columns)
                     return where + found.position
-                if found.reason is not StopReason.TORN:
+                if found.reason is not StopReason.TORN or size == limit:
+                    if passed := size_to_pass(held.view[:limit], where, found.reason):
+                        return where + passed
                     break
         # The end of a file, or what dispatch could not read either.
         return min(file_end, end)

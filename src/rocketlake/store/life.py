@@ -264,9 +264,9 @@ class StoreLife:
             parts.sampler,
         ]
 
-    def shielded(self, action: Callable[[], None]) -> None:
+    def shielded(self, action: Callable[[], Value]) -> Value:
         """Do something where no exception of a signal handler can end it in the middle."""
-        self._worker.run(action)
+        return self._worker.run(action)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -303,10 +303,6 @@ class StoreLife:
                 raise
         if error is not None:
             raise error
-
-    def shielded(self, call: Callable[[], Value]) -> Value:
-        """Do in the store's own thread what an exception in the caller's may not end half done."""
-        return self._worker.run(call)
 
     def _close_services(self) -> Exception | None:
         error: Exception | None = None

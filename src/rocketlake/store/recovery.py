@@ -287,6 +287,9 @@ class Recovery:
             StoreError: good records are among them, and they cannot be saved.
         """
         tail = walk.tail
+        if tail.passed is not None:
+            path, position = view.describe(tail.passed.physical_offset)
+            self._note(f"{path} at {position}: {reason_text(tail.passed.reason)}")
         held_to = self._parts.queues.max_physical_offset
         cut_bytes = written_end(view, tail, is_clean=is_clean, held_to=held_to) - tail.end_offset
         if not cut_bytes:

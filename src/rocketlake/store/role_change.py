@@ -121,7 +121,8 @@ class RoleChange:
                 " another brokerRole: the start saves these records before it cuts the log"
             )
         log.warning("rest of a record cut offset=%d bytes=%d", where, end - where)
-        parts.log.truncate(where)
+        with parts.log.pause():
+            parts.log.cut(where)
         parts.raw_appender.forget()
 
     def _dispatch_rest(self) -> None:

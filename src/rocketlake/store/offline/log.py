@@ -28,10 +28,19 @@ from rocketlake.format.record import (
     scan,
     scan_at,
 )
+from rocketlake.store.bad_records import (
+    BAD_REASONS,
+    HEAD_SIZE,
+    claimed_size,
+    is_begin,
+    sizes_told,
+)
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.search_budget import SearchBudget
 
 WINDOW = 4 << 20
+_WINDOW_BEHIND_BAD = 4096  # there may be a bad one every hundred bytes
+_BAD_MAX = 4 << 20  # a bad record that is longer hides the rest of its file
 _GAP_MAX = 4096  # reading this much for nothing costs about as much as another call
 _MISSING = 255  # beside the stop reasons: no file holds the record
 _OPEN_MAX = 64
@@ -287,29 +296,31 @@ class LogView:
                 return
             if not whole and _cut_by_window(found, buffer):
                 # Only the window ended here: read on, in one piece even if the record is large.
-                window = max(WINDOW, _claimed_size(buffer, found.position))
+                window = max(WINDOW, claimed_size(buffer, found.position))
                 offset += found.position
                 continue
             offset += found.position
             if offset < limit:
                 yield Stop(file, offset, found.reason)
-            following = self._behind_bad_crc(offset, found)
+            following = self._behind_bad(file, offset, found)
             if following is None:
                 return
             offset = following
+            window = _WINDOW_BEHIND_BAD
 
-    def _behind_bad_crc(self, offset: int, found: Scan) -> int | None:
-        """Return where the record behind one with a wrong checksum begins, if one does."""
-        if found.reason != StopReason.BAD_CRC:
+    def _behind_bad(self, file: OffsetFile, offset: int, found: Scan) -> int | None:
+        """Return where the record behind a bad one begins, if one does, or the file's filler."""
+        if found.reason not in BAD_REASONS:
             return None
-        following = offset + _claimed_size(found.columns.buffer, found.position)
-        head = self.read(following, layout.RECORD_BORN_HOST_AT)
-        if len(head) < layout.RECORD_BORN_HOST_AT:
-            return None
-        magic = int.from_bytes(head[4:8], "big", signed=True)
-        if magic == layout.MAGIC_BLANK:
-            return following
-        return following if is_record_at(head, following) else None
+        data = found.columns.buffer[found.position :]
+        if claimed_size(data) > len(data):
+            # The size may be wrong, or the record longer than the window.
+            left = file.base_offset + file.size - offset
+            data = self.read(offset, min(_BAD_MAX, left))
+        for size in sizes_told(data, found.reason):
+            if is_begin(self.read(offset + size, HEAD_SIZE), offset + size):
+                return offset + size
+        return None
 
     def first_timestamp(self, file: OffsetFile) -> int | None:
         """Return the store time of the record a file begins with; None if none does."""
@@ -424,10 +435,6 @@ def store_timestamp(head: bytes) -> int | None:
     return int.from_bytes(head[at : at + 8], "big", signed=True)
 
 
-def _claimed_size(buffer: bytes | bytearray | memoryview, position: int) -> int:
-    return int.from_bytes(buffer[position : position + 4], "big", signed=True)
-
-
 def _cut_by_window(found: Scan, buffer: bytes) -> bool:
     """Tell whether a scan ended only because its window did."""
     left = len(buffer) - found.position
@@ -435,7 +442,7 @@ def _cut_by_window(found: Scan, buffer: bytes) -> bool:
         return found.position > 0
     if found.reason != StopReason.TORN:
         return False
-    return found.position > 0 or _claimed_size(buffer, 0) > len(buffer)
+    return found.position > 0 or claimed_size(buffer, 0) > len(buffer)
 
 
 def _without_twins(files: list[OffsetFile], damage: Damage) -> list[OffsetFile]:

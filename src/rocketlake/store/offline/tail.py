@@ -46,6 +46,8 @@ class Tail(Struct, frozen=True):
     end_offset: int
     started_at: int
     stop: Stop | None
+    passed: Stop | None = None
+    """Damage that does not end the log."""
 
     @property
     def stop_is_ordinary(self) -> bool:
@@ -146,7 +148,7 @@ def find_end(
             log, goes_on_at, checks, on_bytes, on_chunk=on_chunk, after_crash=after_crash
         )
         if found.end_offset > goes_on_at.base_offset:
-            return Tail(found.end_offset, tail.started_at, found.stop)
+            return Tail(found.end_offset, tail.started_at, found.stop, tail.stop)
     return tail
 
 
@@ -196,7 +198,8 @@ def settle(
         end, stop = _walk_on(log, tail.end_offset, checks, None)
         if end <= tail.end_offset:
             return tail, behind
-        tail = Tail(end if stop is None else stop.physical_offset, tail.started_at, stop)
+        end = end if stop is None else stop.physical_offset
+        tail = Tail(end, tail.started_at, stop, tail.passed)
     return tail, None
 
 
@@ -407,6 +410,9 @@ def seats_of(message: StoredMessage) -> Iterator[Seat]:
 
 def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:
     """Say so if a well-formed record lies behind the end of the log; tell whether one does."""
+    if tail.passed is not None:
+        path, position = tail.passed.file.path, tail.passed.file_position
+        damage.report(path, position, f"{reason_text(tail.passed.reason)}; the log goes on behind")
     if behind is not None and tail.stop is not None:
         damage.report(
             tail.stop.file.path,
