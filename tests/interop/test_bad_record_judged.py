@@ -60,7 +60,11 @@ def read_ours(log: bytes, root: Path, role: str) -> dict[int, int]:
     """Queue offsets and the numbers of their messages, in a store that got the log's bytes."""
     found = {}
     with open_engine(root, source=SIZES, compat_version="4.9", broker_role=role) as store:
-        assert store.append_raw(0, log)
+        with store.log.pause():  # no put has made these bytes, and a primary takes no raw ones
+            for begin in range(0, len(log), 4096):
+                file = store.log.files.last_file(create_at=begin)
+                assert file.append(log[begin : begin + 4096])
+        store.log.note_readable()
         store.catch_up()
         low, high = store.queue_bounds(QueueKey("T", 0))
         for offset in range(low, high):

@@ -57,6 +57,7 @@ _RETRY_S: Final = 1.0
 _STUCK_LOOK_S: Final = 1.0
 _STUCK_LOOKS_MAX: Final = 35  # longer than the service has to end
 _TRIES_MAX: Final = 30
+_INDEX_TRIES_MAX: Final = 3
 _WINDOW: Final = 16 << 20
 
 
@@ -149,6 +150,7 @@ class Dispatcher(BackgroundService):
         self._tried: tuple[int, int] | None = None  # the ends of the log before the last round
         self._tries = 0
         self._is_failing = False
+        self._failing_part = RunningFlag.LOGICS_QUEUE_ERROR  # what is marked for the last failure
         self.error: str | None = None  # why the last round failed
 
     # --- gauges ----------------------------------------------------------------------------------
@@ -343,7 +345,7 @@ class Dispatcher(BackgroundService):
         if self._is_failing:
             log.info("dispatch goes on offset=%d", self.dispatched_where)
             # Why: as a rule the disk was full. The reference would have to be restarted.
-            self._flags.clear(RunningFlag.LOGICS_QUEUE_ERROR)
+            self._flags.clear(RunningFlag.LOGICS_QUEUE_ERROR | RunningFlag.INDEX_FILE_ERROR)
         self._is_failing = False
         self._tries = 0
         self.error = None
@@ -441,7 +443,7 @@ class Dispatcher(BackgroundService):
         records = Round(columns, dispatch_columns(columns), dispatched.bitmaps)
         self._builder.put(records)
         if self._index is not None:
-            self._index.put(columns)
+            self._put_keys(self._index, columns)
         for dispatcher in self.last:
             dispatcher.dispatch(dispatched)
         if self._role.counts_dispatched:
@@ -452,20 +454,28 @@ class Dispatcher(BackgroundService):
         if self.listeners and self._role.tells_arrivals:
             self._tell(Arrivals(records))
 
+    def _put_keys(self, index: IndexSink, columns: RecordColumns) -> None:
+        try:
+            index.put(columns)
+        except RocketLakeError:
+            self._failing_part = RunningFlag.INDEX_FILE_ERROR
+            raise
+
     def _tell(self, arrivals: Arrivals) -> None:
         tell_all(self.listeners, arrivals)
 
     def _note_failure(self, error: RocketLakeError, *, is_asked: bool) -> None:
         # Why: a read that asks for a round does not make puts be refused earlier.
         # Compat: as in ConsumeQueue#putMessagePositionInfoWrapper: 30 tries, one a second; then
-        # puts are refused.
+        # puts are refused. For the index, IndexService#retryGetAndCreateIndexFile has 3 tries.
         self._is_failing = True
         self._tries += not (is_asked and self._tries)
         self.error = str(error)
         if self._tries == 1:
             log.warning("dispatch waits offset=%d reason=%s", self.dispatched_where, error)
-        is_new = self._tries >= _TRIES_MAX and self._flags.mark(
-            RunningFlag.LOGICS_QUEUE_ERROR, f"queues or index cannot be written: {error}"
-        )
-        if is_new:
-            log.error("dispatch failed, puts are refused tries=%d reason=%s", _TRIES_MAX, error)
+        flag, self._failing_part = self._failing_part, RunningFlag.LOGICS_QUEUE_ERROR
+        tries_max = _INDEX_TRIES_MAX if flag is RunningFlag.INDEX_FILE_ERROR else _TRIES_MAX
+        if self._tries >= tries_max and self._flags.mark(
+            flag, f"queues or index cannot be written: {error}"
+        ):
+            log.error("dispatch failed, puts are refused tries=%d reason=%s", tries_max, error)

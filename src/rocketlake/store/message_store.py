@@ -50,6 +50,7 @@ from rocketlake.store.raw_reader import RawReader, RawRecords
 from rocketlake.store.reader import Reader
 from rocketlake.store.retention.service import Deleted
 from rocketlake.store.role_change import RoleChange
+from rocketlake.store.running_flags import RunningFlag
 from rocketlake.store.server_put import NonBlockingPutter, ServerProperties
 from rocketlake.store.stats import StoreGauges
 from rocketlake.store.truncation import Truncation
@@ -269,7 +270,9 @@ class MessageStore(Closing):
 
         Raises:
             StoreClosedError: the store is closed.
+            StoreError: the store is marked as not readable.
         """
+        self._require_readable()
         if request.catches_up:
             self.catch_up()
         else:
@@ -285,13 +288,16 @@ class MessageStore(Closing):
 
         Raises:
             StoreClosedError: the store is closed.
+            StoreError: the store is marked as not readable.
         """
+        self._require_readable()
         if request.catches_up or not self._life.is_open:
             self.catch_up()
         return self._raw_reader.read(request, message_filter)
 
     def columns(self, request: GetRequest) -> ColumnsResult:
-        """Return messages of a queue from an offset on, as columns."""
+        """Return messages of a queue from an offset on, as columns; raises as `get` does."""
+        self._require_readable()
         self.catch_up()
         return self._reader.columns(request)
 
@@ -369,6 +375,19 @@ class MessageStore(Closing):
     def _require_open(self) -> None:
         if not self._life.is_open:
             raise StoreClosedError(f"the store {self.directory.root} is closed")
+
+    def _require_readable(self) -> None:
+        # Compat: as DefaultMessageStore#getMessage, whose null answer a broker takes for an error.
+        if not self.flags.is_readable:
+            self._require_open()
+            raise StoreError(f"the store is not readable: {self.flags.explain()}")
+
+    def set_fenced(self, *, is_fenced: bool, reason: str = "") -> None:
+        """Refuse puts, as long as another store may be the primary; or take them again."""
+        if is_fenced:
+            self.flags.mark(RunningFlag.FENCED, reason)
+        else:
+            self.flags.clear(RunningFlag.FENCED)
 
     def flush(self) -> None:
         """Have everything put so far on the disk.

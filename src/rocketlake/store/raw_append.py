@@ -63,7 +63,7 @@ class RawAppender:
             while left:
                 last = files.last_file(create_at=offset)
                 if last is None:
-                    return RawAppend(offset, "a new commit-log file could not be made in time")
+                    return RawAppend(offset, f"no new commit-log file: {files.refusal}")
                 part = left[: last.append_room]
                 if not last.append(part):
                     return RawAppend(offset, f"{last.path} has no room")

@@ -157,6 +157,7 @@ class Truncation:
         self._cut_index()
         parts.log_parts.preallocator.discard()
         parts.log.cut(offset, patience_s=_PATIENCE_S)
+        parts.raw_appender.forget()
         files = parts.log_parts.files
         files.store_timestamp = self._timestamp
         if files.files:

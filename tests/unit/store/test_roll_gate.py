@@ -114,7 +114,7 @@ def test_puts_wait_for_dispatch_and_go_on_with_it(tmp_path):
     """A put that is refused meanwhile says why, and none is refused when dispatch goes on."""
     gated = Gated()
     with open_engine(tmp_path) as store:
-        store.parts.log_parts.preallocator._wait_s = 0.01
+        store.parts.log_parts.preallocator._wait_s = 0.5
         store.add_dispatcher(gated, is_first=True)
         stored = 0
         while (receipt := store.put(request(body=bytes(1000)))).is_ok:
@@ -137,7 +137,7 @@ def test_task_of_the_dispatch_thread_and_a_put_that_waits_do_not_wait_for_each_o
     with open_engine(tmp_path) as store:
         store.add_dispatcher(gated, is_first=True)
         preallocator = store.parts.log_parts.preallocator
-        preallocator._wait_s = 0.01
+        preallocator._wait_s = 0.5
         while store.put(request(body=bytes(1000))).is_ok:
             pass
         preallocator._wait_s = 30

@@ -4,7 +4,10 @@ import threading
 
 import pytest
 
+from rocketlake.errors import DiskFullError, StoreError
+from rocketlake.store.api import GetRequest, PutStatus
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
+from support.engine import open_engine, request
 
 # What RunningFlags of 5.3.3 answers with one bit set: readable, writeable, CQ-writeable.
 ANSWERS = {
@@ -72,3 +75,56 @@ def test_changes_by_many_threads_do_not_undo_each_other():
     for thread in threads:
         thread.join()
     assert flags.bits == 127
+
+
+# --- in a store --------------------------------------------------------------------------------
+
+
+def test_store_that_is_not_readable_hands_nothing_out(tmp_path):
+    with open_engine(tmp_path) as store:
+        store.put(request())
+        store.flags.mark(RunningFlag.NOT_READABLE)
+        asked = GetRequest(topic="T", queue_id=0, offset=0)
+        for read in (store.get, store.get_raw, store.columns):
+            with pytest.raises(StoreError, match="not readable: NOT_READABLE"):
+                read(asked)
+        store.flags.clear(RunningFlag.NOT_READABLE)
+        assert len(store.get(asked).messages) == 1
+
+
+def test_fenced_store_takes_no_puts_and_is_read(tmp_path):
+    with open_engine(tmp_path) as store:
+        store.put(request())
+        store.set_fenced(is_fenced=True, reason="another broker is the primary")
+        refused = store.put(request())
+        assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert "FENCED: another broker is the primary" in refused.reason
+        assert len(store.get(GetRequest(topic="T", queue_id=0, offset=0)).messages) == 1
+        store.set_fenced(is_fenced=False)
+        assert store.put(request()).is_ok
+
+
+def test_index_that_cannot_be_written_is_tried_three_times_and_then_stops_puts(
+    tmp_path, monkeypatch
+):
+    error = DiskFullError("index/1", 20, 0)
+
+    def fail(*_):
+        raise error
+
+    with open_engine(tmp_path) as store:
+        dispatcher = store.dispatcher
+        with monkeypatch.context() as patch:
+            patch.setattr("rocketlake.store.dispatch._RETRY_S", 3600.0)
+            patch.setattr(type(store.index), "put", fail)
+            store.put(request(keys=["k"]))
+            with pytest.raises(DiskFullError, match="index/1"):
+                dispatcher.catch_up(store.log.wrote_where)
+            assert store.put(request()).is_ok
+            for _ in range(2):
+                dispatcher.exclusively(dispatcher.run_once)
+            refused = store.put(request())
+            assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+            assert "INDEX_FILE_ERROR" in refused.reason
+        dispatcher.catch_up(store.log.wrote_where)
+        assert store.put(request()).is_ok
