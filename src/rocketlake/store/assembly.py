@@ -27,8 +27,6 @@ from rocketlake.store.flush import (
     GroupCommit,
     PeriodicFlush,
     Poison,
-    QueueFlush,
-    Reached,
     Rhythm,
     StepTimes,
 )
@@ -41,6 +39,7 @@ from rocketlake.store.outside_dispatch import OutsideDispatcher
 from rocketlake.store.page_feeder import PageFeeder
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.put_path import PutParts, Putter
+from rocketlake.store.queue_flush import QueueFlush, Reached
 from rocketlake.store.queue_offsets import QueueOffsets
 from rocketlake.store.raw_append import RawAppender
 from rocketlake.store.retention.disks import Disks

@@ -14,10 +14,9 @@ from rocketlake.store.flush import (
     GroupCommit,
     PeriodicFlush,
     Poison,
-    QueueFlush,
-    Reached,
     Rhythm,
 )
+from rocketlake.store.queue_flush import QueueFlush, Reached
 from support.manual_clock import ManualClock
 
 WAIT_S = 10.0
