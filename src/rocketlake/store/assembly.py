@@ -160,12 +160,7 @@ def assemble(base: Base) -> Parts:
     )
     retention = _make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted))
 
-    def roll(file: MappedFile) -> None:
-        log_parts.feeder.roll(file)
-        retention.wakeup()  # a file more may be one too many
-        queue_flush.note_roll()
-
-    log_parts.log.on_roll = roll
+    _follow_rolls(log_parts, retention, queue_flush)
     return Parts(
         role=role,
         flags=flags,
@@ -188,6 +183,15 @@ def assemble(base: Base) -> Parts:
         sampler=StatsSampler(stats, clock),
         retention=retention,
     )
+
+
+def _follow_rolls(log_parts: LogParts, retention: Retention, queue_flush: QueueFlush) -> None:
+    def roll(file: MappedFile) -> None:
+        log_parts.feeder.roll(file)
+        retention.wakeup()  # a file more may be one too many
+        queue_flush.note_roll()
+
+    log_parts.log.on_roll = roll
 
 
 # --- the log -------------------------------------------------------------------------------------
