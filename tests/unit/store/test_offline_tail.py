@@ -155,10 +155,20 @@ def test_bad_last_record_before_the_blank_one(tmp_path):
         assert [place for _, place, _ in findings(store)] == [builder.placed[last].physical_offset]
 
 
+def test_broken_size_loses_one_record(tmp_path):
+    """The lengths inside the record tell where the next one begins."""
+    builder = StoreBuilder(tmp_path, log_file_size=1000).records(30)
+    builder.overwrite(builder.placed[3].physical_offset, b"\x7f\xff\xff\xff")
+    with OfflineStore(builder.write()) as store:
+        assert bodies(store) == [b"%d" % n for n in range(30) if n != 3]
+        assert walked(store) == [p.physical_offset for p in builder.placed if p.queue_offset != 3]
+
+
 def test_broken_lengths_lose_the_rest_of_their_file_in_a_walk_only(tmp_path):
     """A walk cannot go on behind them in the file; queues know where the other records are."""
     builder = StoreBuilder(tmp_path, log_file_size=1000).records(30)
     builder.overwrite(builder.placed[3].physical_offset, b"\x7f\xff\xff\xff")
+    builder.overwrite(builder.placed[3].physical_offset + 84, b"\x7f\xff\xff\xff")
     later = next(n for n, p in enumerate(builder.placed) if p.physical_offset >= 1000)
     with OfflineStore(builder.write()) as store:
         assert bodies(store) == [b"%d" % n for n in range(30) if n != 3]
