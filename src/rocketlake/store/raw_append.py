@@ -63,7 +63,9 @@ class RawAppender:
             while left:
                 last = files.last_file(create_at=offset)
                 if last is None:
-                    return RawAppend(offset, f"no new commit-log file: {files.refusal}")
+                    return RawAppend(
+                        offset, f"no new commit-log file: {files.refusal or 'it could not be made'}"
+                    )
                 part = left[: last.append_room]
                 if not last.append(part):
                     return RawAppend(offset, f"{last.path} has no room")

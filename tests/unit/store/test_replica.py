@@ -320,7 +320,8 @@ def test_damaged_record_keeps_a_replica_from_becoming_a_primary(primary, replica
     fill(primary, 6, ["T"])
     data = bytearray(log_bytes(primary))
     at = primary.get(GetRequest(topic="T", queue_id=2, offset=0)).messages[0].physical_offset
-    data[at + 4] ^= 0xFF
+    for position in (0, 4, 84):  # neither its size nor its lengths tell where the next one is
+        data[at + position] ^= 0x7F
     send(bytes(data), replica)
     with pytest.raises(StoreError, match=f"offset {at} of the log is damaged"):
         replica.change_role(PRIMARY)
