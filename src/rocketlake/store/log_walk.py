@@ -1,12 +1,14 @@
 """What recovery learns from reading the last files of a log: its end, and what was on the way."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout
 from rocketlake.format.dispatch import Trait, dispatch_columns, key_entries
 from rocketlake.format.record import Check, RecordColumns
@@ -14,7 +16,8 @@ from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.offline import tail as tail_rules
-from rocketlake.store.offline.log import WINDOW, Chunk, LogView
+from rocketlake.store.offline.damage import Damage
+from rocketlake.store.offline.log import WINDOW, Chunk, LogView, Readers
 from rocketlake.store.offline.tail import Tail
 from rocketlake.store.unheld_records import UnheldRecords
 from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX
@@ -22,6 +25,18 @@ from rocketlake.store.unit_kind import QUEUE_OFFSET_MAX
 _KEYED_LOOK_MAX: Final = 4096  # records at the end among which one with a key is looked for
 _ZEROS: Final = bytes(WINDOW)
 _NOT_PLAIN: Final = flags.TransactionType.PREPARED | flags.INNER_BATCH
+
+
+@contextmanager
+def viewed(directory: StoreDir, file_size: int) -> Iterator[LogView]:
+    """Look at the log of an open store as readers of another process do; nothing is reported."""
+    readers = Readers(directory.ops)
+    try:
+        view = LogView(directory, readers, Damage(None))
+        view.refresh(file_size)
+        yield view
+    finally:
+        readers.close()
 
 
 class LogWalk(Struct, frozen=True, kw_only=True):

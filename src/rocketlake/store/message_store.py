@@ -83,7 +83,7 @@ class MessageStore(Closing):
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
         self._is_outside = base.is_outside
-        self._role_change = RoleChange(self.parts, self._follow_role)
+        self._role_change = RoleChange(self.parts, base.directory, self._follow_role)
         self._putter = self.parts.putter
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)

@@ -2,7 +2,8 @@
 
 A server sends these bytes to its clients as they are. Nothing is copied and no message is made.
 
-1. A view keeps the memory of its file, also when the file is deleted while the bytes are sent.
+1. A view keeps the memory of its file, also when the file is deleted while the bytes are sent. It
+   does not keep the bytes: where the log is cut they become zeros.
 2. Tags are decided by the hash in the unit, as in a broker: other tags may have the same hash, and
    the client compares the text. SQL92 is decided by the properties of the record.
 3. Records that follow each other in a file are one view.

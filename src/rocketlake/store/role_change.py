@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from rocketlake.errors import StoreError
+from rocketlake.files.store_dir import StoreDir
 from rocketlake.format.record import Check, StopReason, reason_text, scan
 from rocketlake.store.assembly import Parts
+from rocketlake.store.log_walk import viewed
+from rocketlake.store.offline.log import Chunk
 from rocketlake.store.options import BrokerRole
 
 if TYPE_CHECKING:
@@ -32,9 +35,10 @@ class RoleChange:
     and see the old role or the new one.
     """
 
-    def __init__(self, parts: Parts, follow: Callable[[], None]) -> None:
+    def __init__(self, parts: Parts, directory: StoreDir, follow: Callable[[], None]) -> None:
         """`follow` has the readers follow the role."""
         self._parts = parts
+        self._directory = directory
         self._follow = follow
         self._changing = threading.Lock()
         self.listeners: tuple[RoleListener, ...] = ()
@@ -113,7 +117,8 @@ class RoleChange:
                 where += parts.log.files.file_size - where % parts.log.files.file_size
         if where >= end:
             return
-        if reason not in {StopReason.TORN, StopReason.END_OF_DATA}:
+        is_rest = reason in {StopReason.TORN, StopReason.END_OF_DATA}
+        if not is_rest or self._holds_records(where, end):
             # Compat: truncateInvalidMsg cuts good records behind it off, too, and saves none.
             raise StoreError(
                 f"the record at offset {where} of the log is damaged ({reason_text(reason)}), and"
@@ -124,6 +129,13 @@ class RoleChange:
         with parts.log.pause():
             parts.log.cut(where)
         parts.raw_appender.forget()
+
+    def _holds_records(self, where: int, end: int) -> bool:
+        """Tell whether good records follow a place at which none begins."""
+        # Why: a record whose size was damaged looks like one that came in part.
+        with viewed(self._directory, self._parts.log.files.file_size) as view:
+            steps = view.walk(where, end, checks=Check.OFFSET)
+            return any(isinstance(step, Chunk) and len(step.columns) for step in steps)
 
     def _dispatch_rest(self) -> None:
         """Have everything in the queues, whatever replication has confirmed so far."""

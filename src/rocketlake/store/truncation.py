@@ -22,9 +22,8 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.store.assembly import Parts
 from rocketlake.store.deleted_topics import DeletedTopics
 from rocketlake.store.inventory import InventoryFile
-from rocketlake.store.log_walk import plain_firsts
-from rocketlake.store.offline.damage import Damage
-from rocketlake.store.offline.log import Chunk, LogView, Readers
+from rocketlake.store.log_walk import plain_firsts, viewed
+from rocketlake.store.offline.log import Chunk
 from rocketlake.store.offline.tail import seats_of
 
 log = logging.getLogger(__name__)
@@ -133,18 +132,13 @@ class Truncation:
     def _find_firsts(self, end: int) -> dict[QueueKey, int]:
         """Return the queue offset of the first record behind the cut, by queue."""
         deleted = self._parts.deleted.topics
-        readers = Readers(self._directory.ops)
-        try:
-            view = LogView(self._directory, readers, Damage(None))
-            view.refresh(self._parts.log_parts.files.file_size)
-            found: dict[QueueKey, int] = {}
+        found: dict[QueueKey, int] = {}
+        with viewed(self._directory, self._parts.log_parts.files.file_size) as view:
             for step in view.walk(self._offset, end, checks=Check.OFFSET):
                 if isinstance(step, Chunk):
                     for key, number in _firsts_of(step.columns, deleted).items():
                         found[key] = min(found.get(key, number), number)
-            return found
-        finally:
-            readers.close()
+        return found
 
     # --- the cut ---------------------------------------------------------------------------------
 

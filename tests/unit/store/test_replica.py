@@ -331,6 +331,20 @@ def test_damaged_record_keeps_a_replica_from_becoming_a_primary(primary, replica
     assert replica.append_raw(len(data), b"abc").is_whole
 
 
+def test_damaged_size_is_not_taken_for_a_record_that_came_in_part(primary, replica):
+    fill(primary, 120, ["T"])
+    data = bytearray(log_bytes(primary))
+    assert len(data) > 2 * (16 << 10)
+    at = primary.get(GetRequest(topic="T", queue_id=2, offset=0)).messages[0].physical_offset
+    data[at : at + 4] = (1 << 20).to_bytes(4, "big")  # beyond the end of the file
+    data[at + 84] ^= 0x7F
+    send(bytes(data), replica)
+    replica.catch_up()
+    with pytest.raises(StoreError, match=f"offset {at} of the log is damaged"):
+        replica.change_role(PRIMARY)
+    assert log_bytes(replica) == bytes(data)
+
+
 def test_primary_that_becomes_a_replica_takes_no_more_puts(primary):
     fill(primary, 6, ["T"])
     primary.put_message(PLAIN, 0)
