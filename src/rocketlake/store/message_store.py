@@ -235,10 +235,12 @@ class MessageStore(Closing):
 
         Raises:
             StoreClosedError: the store is closed.
-            StoreError: the log cannot be dispatched; the store stays a replica.
+            StoreError: the log cannot be dispatched, and the store stays a replica; or the caller
+                is a listener that dispatch, or another change, waits for.
             StorePoisonedError: a flush failed, now or before; the store stays a replica.
         """
         self._require_open()
+        self._refuse_in_dispatch("change_role")
         if self.dispatcher.elsewhere is not None or self._is_outside:
             raise StoreError("the role of a store with external dispatch cannot be changed")
         self._life.shielded(lambda: self._role_change.change(role))
@@ -389,6 +391,13 @@ class MessageStore(Closing):
         else:
             self.flags.clear(RunningFlag.FENCED)
 
+    def _refuse_in_dispatch(self, method: str) -> None:
+        if self.dispatcher.is_own_thread:
+            raise StoreError(
+                f"{method} waits for dispatch, and dispatch waits for the listener that calls it:"
+                " call it from another thread"
+            )
+
     def flush(self) -> None:
         """Have everything put so far on the disk.
 
@@ -457,6 +466,7 @@ class MessageStore(Closing):
             RocketLakeError: the cut has failed in the middle. The store takes no more messages.
         """
         self._require_open()
+        self._refuse_in_dispatch("truncate")
         cut = Truncation(self.parts, self.directory, self._life.inventory, offset)
         return self._life.shielded(lambda: cut.run(is_limited=is_limited))
 

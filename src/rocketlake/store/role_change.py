@@ -41,6 +41,7 @@ class RoleChange:
         self._directory = directory
         self._follow = follow
         self._changing = threading.Lock()
+        self._changer: int | None = None  # the thread that changes the role
         self.listeners: tuple[RoleListener, ...] = ()
 
     def change(self, role: BrokerRole) -> None:
@@ -51,18 +52,27 @@ class RoleChange:
                 places of its messages.
             StorePoisonedError: a flush failed.
         """
+        if self._changer == threading.get_ident():
+            raise StoreError("the role is being changed: a role listener cannot change it again")
         with self._changing:
-            before = self._parts.role.broker_role
-            if role is before:
-                return
-            if role is BrokerRole.SLAVE:
-                self._become_replica()
-            elif before is BrokerRole.SLAVE:
-                self._become_primary(role)
-            else:
-                self._parts.role.broker_role = role
-                self._parts.putter.settle_gate()
-            log.info("role changed from=%s to=%s", before, role)
+            self._changer = threading.get_ident()
+            try:
+                self._change(role)
+            finally:
+                self._changer = None
+
+    def _change(self, role: BrokerRole) -> None:
+        before = self._parts.role.broker_role
+        if role is before:
+            return
+        if role is BrokerRole.SLAVE:
+            self._become_replica()
+        elif before is BrokerRole.SLAVE:
+            self._become_primary(role)
+        else:
+            self._parts.role.broker_role = role
+            self._parts.putter.settle_gate()
+        log.info("role changed from=%s to=%s", before, role)
 
     def _become_replica(self) -> None:
         parts = self._parts

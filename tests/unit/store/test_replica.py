@@ -1,5 +1,6 @@
 """A store as a replica: raw bytes, the confirmed end, and roles that change while it runs."""
 
+import queue
 import random
 import threading
 
@@ -434,6 +435,49 @@ def test_store_that_starts_as_a_replica_can_become_a_primary(tmp_path):
         assert store.put(request()).status is REFUSED
         store.change_role(PRIMARY)
         assert store.put(request("T", b"new", 0)).queue_offset == 2
+
+
+@pytest.mark.parametrize("call", ["change_role", "truncate"])
+def test_what_waits_for_dispatch_is_refused_in_its_thread(tmp_path, call):
+    """A call that waited there would wait for itself."""
+    told = queue.Queue()
+
+    class Listener:
+        def arrived(self, arrivals):
+            try:
+                getattr(store, call)(SLAVE if call == "change_role" else 0)
+            except StoreError as error:
+                told.put(str(error))
+
+    with open_engine(tmp_path) as store:
+        store.add_listener(Listener())
+        store.put(request())
+        assert f"{call} waits for dispatch" in told.get(timeout=10)
+        assert store.put(request()).is_ok
+
+
+def test_role_listener_cannot_change_the_role(primary):
+    told = []
+
+    class Listener:
+        def role_changed(self, *, is_replica):
+            try:
+                primary.change_role(PRIMARY)
+            except StoreError as error:
+                told.append(str(error))
+
+    primary.add_role_listener(Listener())
+    primary.change_role(SLAVE)
+    assert primary.role is SLAVE
+    assert told == ["the role is being changed: a role listener cannot change it again"]
+
+
+def test_record_that_is_confirmed_in_part_holds_up_no_put(tmp_path):
+    with open_engine(tmp_path, mapped_file_size_commit_log=4096, max_message_size=2000) as store:
+        receipt = store.put(request(body=bytes(1000)))
+        store.confirm_up_to(receipt.physical_offset + receipt.size + 10)
+        for _ in range(40):
+            assert store.put(request(body=bytes(1000))).status is PutStatus.PUT_OK
 
 
 def test_closed_store_has_no_other_role(tmp_path):

@@ -1,6 +1,7 @@
 """Puts of a server: from a client's fields, and for callers that must not wait."""
 
 import threading
+from pathlib import Path
 
 import pytest
 from store_bench import batch, open_engine, read, request
@@ -120,6 +121,31 @@ def test_files_end_and_begin_in_the_middle(store, put):
     assert {receipt.status for receipt in answers} == {OK}
     assert len(store.log.files.files) > 2
     assert [m.body for m in read(store)] == bodies
+
+
+def test_body_that_changes_while_it_is_copied_has_its_checksum(tmp_path):
+    """A thread that reads from a file into the body needs no interpreter lock for that."""
+    size, stop = 1 << 20, threading.Event()
+    body = memoryview(bytearray(size))
+    ones = tmp_path / "ones"
+    ones.write_bytes(b"\1" * size)
+
+    def fill():
+        with ones.open("rb", buffering=0) as one, Path("/dev/zero").open("rb", buffering=0) as zero:
+            while not stop.is_set():
+                one.seek(0)
+                one.readinto(body)
+                zero.readinto(body)
+
+    sizes = {"mapped_file_size_commit_log": 64 << 20, "max_message_size": 2 << 20}
+    with open_engine(tmp_path / "store", **sizes) as store:
+        store.put_fields(fields())
+        filler = threading.Thread(target=fill)
+        filler.start()
+        receipts = [store.put_fields(fields(body)) for _ in range(40)]
+        stop.set()
+        filler.join()
+        assert all(store.message_at(receipt.physical_offset) for receipt in receipts)
 
 
 # --- callers that must not wait -------------------------------------------------------------------

@@ -115,6 +115,7 @@ cdef int64_t append_parts(uint8_t* start, int64_t room, RecordFrame frame, Prope
     cdef Py_ssize_t raw_size
     cdef int64_t size
     cdef uint8_t* p
+    cdef const uint8_t* body
     if fields.sys_flag & ~PLAIN_FLAGS:
         return 0
     if type(properties) is str:
@@ -145,13 +146,16 @@ cdef int64_t append_parts(uint8_t* start, int64_t room, RecordFrame frame, Prope
         return 0
     if size > room:
         return size
-    p = write_head(start, &shape, size,
-                   crc_of(<const uint8_t*>fields.body, fields.body_size), frame.queue_id,
-                   fields.flag, fields.born, fields.born_host,
-                   PyBytes_AS_STRING(frame.store_host), fields.reconsume_times, frame.prepared)
+    p = write_head(start, &shape, size, 0, frame.queue_id, fields.flag, fields.born,
+                   fields.born_host, PyBytes_AS_STRING(frame.store_host), fields.reconsume_times,
+                   frame.prepared)
+    body = p + 4
     p = write_body_topic(p, &shape, fields.body, fields.body_size,
                          PyBytes_AS_STRING(frame.topic), PyBytes_GET_SIZE(frame.topic),
                          text.size)
+    # Why of the copy: another thread may write into a body that is no bytes object meanwhile, and a
+    # record with a wrong checksum would end the log at the next start.
+    rl_store32(start + 8, crc_of(body, fields.body_size))
     memcpy(p, text.data, text.size)
     seal_record(start, size, &shape, places, frame.reserve_crc)
     return size
