@@ -6,9 +6,11 @@ Commands are imported when they are called: `--help` must not wait for numpy.
 """
 
 import io
+import os
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -125,6 +127,9 @@ def main() -> None:
     """
 
 
+_SIGPIPE_CODE = 128 + 13  # as a shell shows the end of a command by that signal
+
+
 def run() -> None:
     """Run the command line and exit: the entry point."""
     # Why: a reader that closes the pipe early (`| head`) wants silence, not a traceback.
@@ -144,6 +149,12 @@ def run() -> None:
     except RocketLakeError as error:
         click.echo(f"rocketlake: {error}", err=True)
         code = 2
+    except BrokenPipeError:
+        # A command beside Spark, whose output went into a pipe that was closed early.
+        # What the interpreter still has to write at its end goes nowhere, without a word.
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        code = _SIGPIPE_CODE
     except OSError as error:
         click.echo(f"rocketlake: {_os_text(error)}", err=True)
         code = 2

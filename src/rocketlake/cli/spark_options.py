@@ -1,6 +1,7 @@
 """What every command that runs on Spark shares: where it runs, a session, a progress bar."""
 
 import functools
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,6 +53,10 @@ class SparkArguments:
             )
 
             check_packages()
+        if hasattr(signal, "SIGPIPE"):
+            # Why: Java may close its side of a connection at any moment, as after Ctrl-C. With the
+            # signal, which ends other commands in a pipe, that would end this one.
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         try:
             with command_session(
                 self.master, name=name, conf=self.conf, is_debug=self.is_debug

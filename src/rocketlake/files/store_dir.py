@@ -102,7 +102,7 @@ class StoreDir:
             for topic in self.ops.entries(self.root / family)
             if topic.is_dir
             for queue in self.ops.entries(topic.path)
-            if queue.is_dir and queue.name.isascii() and queue.name.isdigit()
+            if queue.is_dir and _is_queue_id(queue.name)
         ]
         return sorted(found, key=lambda queue: (queue.topic, queue.queue_id))
 
@@ -141,3 +141,9 @@ def _require_dir(ops: FileOps, path: Path, what: str) -> None:
         raise StoreNotFoundError(f"no {what} at {path}: there is no such directory")
     if not entry.is_dir:
         raise StoreNotFoundError(f"no {what} at {path}: it is a file, not a directory")
+
+
+def _is_queue_id(name: str) -> bool:
+    """Tell whether a directory is that of a queue; clients may number queues below 0, too."""
+    digits = name.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(name)) == name

@@ -155,9 +155,7 @@ def assemble(base: Base) -> Parts:
     put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability, role)
     putter = Putter(put_parts, options, clock)
     field_putter = FieldPutter(putter)
-    queue_flush = _make_queue_flush(
-        base, queues, dispatcher, (checkpoint, handshake, log_parts.log)
-    )
+    queue_flush = _make_queue_flush(base, queues, dispatcher, (checkpoint, handshake, log_parts))
     retention = _make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted))
 
     _follow_rolls(log_parts, retention, queue_flush)
@@ -325,10 +323,11 @@ def _make_queue_flush(
     base: Base,
     queues: ConsumeQueueSet,
     dispatcher: Dispatcher,
-    rest: tuple[StoreCheckpoint, Handshake, CommitLog],
+    rest: tuple[StoreCheckpoint, Handshake, LogParts],
 ) -> QueueFlush:
     options = base.options
-    checkpoint, handshake, log = rest
+    checkpoint, handshake, log_parts = rest
+    log = log_parts.log
 
     def reached() -> Reached:
         if not base.is_outside:
@@ -340,6 +339,8 @@ def _make_queue_flush(
         return Reached(found.timestamp)
 
     def save(units: Reached) -> None:
+        if log_parts.poison.error is not None:
+            return  # nothing more is known to be on the disk
         if units.timestamp > 0:
             checkpoint.queue_timestamp = units.timestamp
         # Compat: before 5.5 nothing stands there; a store that 5.5 has opened keeps it true.

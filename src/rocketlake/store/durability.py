@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OK: Final = PutStatus.PUT_OK
-_SLACK_S: Final = 5.0
+_SLACK_S: Final = 1.0
 
 _Answer: TypeAlias = PutStatus | Future[PutStatus]
 

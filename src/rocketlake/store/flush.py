@@ -188,8 +188,14 @@ class _Flusher(BackgroundService):
         self._poison.check()
 
     def _flush_to(self, end: int) -> None:
-        """Flush file after file up to an offset; a failure poisons the store."""
+        """Flush file after file up to an offset; a failure poisons the store.
+
+        Nothing once it is poisoned: a sync that succeeds behind a failed one tells of pages that
+        the system has given up, and neither puts nor the checkpoint may believe it.
+        """
         files = self._files
+        if self._poison.error is not None:
+            return
         try:
             # Order: bytes in write buffers first become the file's.
             while files.committed_where < end and self.times.commit_one(files, 0):

@@ -332,7 +332,8 @@ class StoreLife:
         try:
             if parts.index is not None:
                 parts.index.close()
-            parts.checkpoint.flush()
+            if parts.log_parts.poison.error is None:
+                parts.checkpoint.flush()
             if is_whole:
                 log_parts = parts.log_parts
                 bounds = (log_parts.files.min_offset, log_parts.files.max_offset)

@@ -34,22 +34,17 @@ from rocketlake.store.bulk import BulkAppender
 from rocketlake.store.consume_queue import ConsumeQueue
 from rocketlake.store.life import Progress, StoreLife
 from rocketlake.store.offline.keys import KeyQuery
-from rocketlake.store.options import BrokerRole
 from rocketlake.store.ports import (
-    AppendListener,
     ArrivalListener,
     CustomDispatcher,
     PutHook,
-    Replicator,
-    RoleListener,
 )
 from rocketlake.store.query import Query
 from rocketlake.store.queue_times import Boundary
-from rocketlake.store.raw_append import RawAppend
 from rocketlake.store.raw_reader import RawReader, RawRecords
 from rocketlake.store.reader import Reader
+from rocketlake.store.replication_door import ReplicationDoor
 from rocketlake.store.retention.service import Deleted
-from rocketlake.store.role_change import RoleChange
 from rocketlake.store.running_flags import RunningFlag
 from rocketlake.store.server_put import NonBlockingPutter, ServerProperties
 from rocketlake.store.stats import StoreGauges
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class MessageStore(Closing):
+class MessageStore(ReplicationDoor, Closing):
     """One store, open for writing.
 
     Thread-safety: any thread may call anything; `start` once.
@@ -82,8 +77,9 @@ class MessageStore(Closing):
         self.retention = self.parts.retention
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
-        self._is_outside = base.is_outside
-        self._role_change = RoleChange(self.parts, base.directory, self._follow_role)
+        ReplicationDoor.__init__(
+            self, self.parts, self._life, base.directory, is_outside=base.is_outside
+        )
         self._putter = self.parts.putter
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)
@@ -157,10 +153,6 @@ class MessageStore(Closing):
         self._life.on_dispatch = prepare
         self.dispatcher.elsewhere = dispatch_range
 
-    def set_replicator(self, replicator: Replicator | None) -> None:
-        """Have replicas asked before a put is answered."""
-        self._putter.set_replicator(replicator)
-
     # --- putting ---------------------------------------------------------------------------------
 
     def put(self, request: AppendRequest) -> PutReceipt:
@@ -206,64 +198,6 @@ class MessageStore(Closing):
     def non_blocking(self) -> NonBlockingPutter:
         """Puts for an event loop, which never wait."""
         return self.parts.non_blocking
-
-    def append_raw(self, offset: int, data: bytes | memoryview) -> RawAppend:
-        """Append bytes of another log, for a replica; the answer says how far, and why not all.
-
-        They begin at the end of this log, or at the begin of any file of an empty one, and may end
-        inside a record. Blank records come with the data.
-
-        Raises:
-            StoreClosedError: the store is closed.
-        """
-        self._require_open()
-        return self.parts.raw_appender.append(offset, data)
-
-    # --- replication -----------------------------------------------------------------------------
-
-    @property
-    def role(self) -> BrokerRole:
-        """The role that the store has now."""
-        return self.parts.role.broker_role
-
-    def change_role(self, role: BrokerRole) -> None:
-        """Become a replica, or take puts again, while the store runs.
-
-        A replica that becomes a primary first cuts what is no whole record at the end of its log,
-        dispatches all that it has, and counts its queue offsets anew. `set_confirm_offset` of the
-        log is undone: from then on this log says what there is.
-
-        Raises:
-            StoreClosedError: the store is closed.
-            StoreError: the log cannot be dispatched, and the store stays a replica; or the caller
-                is a listener that dispatch, or another change, waits for.
-            StorePoisonedError: a flush failed, now or before; the store stays a replica.
-        """
-        self._require_open()
-        self._refuse_in_dispatch("change_role")
-        if self.dispatcher.elsewhere is not None or self._is_outside:
-            raise StoreError("the role of a store with external dispatch cannot be changed")
-        self._life.shielded(lambda: self._role_change.change(role))
-
-    def add_role_listener(self, listener: RoleListener) -> None:
-        """Tell a listener when the role has changed."""
-        self._role_change.listeners = (*self._role_change.listeners, listener)
-
-    def add_append_listener(self, listener: AppendListener) -> None:
-        """Tell a listener of every append, before the flush and dispatch."""
-        self._putter.add_append_listener(listener)
-
-    def remove_append_listener(self, listener: AppendListener) -> None:
-        """Tell a listener of no more appends."""
-        self._putter.remove_append_listener(listener)
-
-    def confirm_up_to(self, offset: int | None) -> None:
-        """Let readers see the log up to an offset at most, which replicas have; None: all of it.
-
-        What is not flushed is not confirmed where puts wait for the disk. The checkpoint keeps the
-        confirmed end.
-        """
-        self.log.set_confirm_offset(offset)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -390,13 +324,6 @@ class MessageStore(Closing):
             self.flags.mark(RunningFlag.FENCED, reason)
         else:
             self.flags.clear(RunningFlag.FENCED)
-
-    def _refuse_in_dispatch(self, method: str) -> None:
-        if self.dispatcher.is_own_thread:
-            raise StoreError(
-                f"{method} waits for dispatch, and dispatch waits for the listener that calls it:"
-                " call it from another thread"
-            )
 
     def flush(self) -> None:
         """Have everything put so far on the disk.

@@ -141,3 +141,14 @@ class CustomDispatcher(Protocol):
     def dispatch(self, records: DispatchSlice) -> None:
         """Take note of records, in the order of the log; they are gone when it returns."""
         ...
+
+
+def require_methods(argument: str, part: object, *methods: str) -> None:
+    """Refuse an object that cannot be what a port is.
+
+    Raises:
+        TypeError: it lacks one of the methods.
+    """
+    for method in methods:
+        if not callable(getattr(part, method, None)):
+            raise TypeError(f"{argument} = {part!r}: it has no method {method}")

@@ -109,7 +109,7 @@ class Putter:
         self.settle_gate()
 
     def set_replicator(self, replicator: Replicator | None) -> None:
-        """Have replicas asked before a put is answered."""
+        """Have replicas asked before a put is answered, while the store is a SYNC_MASTER."""
         self._own_replicator = replicator
         self.settle_gate()
 
@@ -142,8 +142,9 @@ class Putter:
     def settle_gate(self) -> None:
         """Act as hooks, role and replicas say, from the next put on."""
         sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
-        fallback = self._no_replicas if self._role.waits_for_replicas else None
-        self._replicator = self._durability.replicator = self._own_replicator or fallback
+        asked = self._own_replicator or self._no_replicas
+        self._replicator = asked if self._role.waits_for_replicas else None
+        self._durability.replicator = self._replicator
         self._waits = not self._durability.only_wakes_dispatch
         self._is_gated = self._refusal is not None or sees_all or not self._role.takes_puts
 

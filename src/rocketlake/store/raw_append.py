@@ -2,13 +2,15 @@
 
 1. The bytes begin where this log ends; in an empty log, where any file begins.
 2. They may end inside a record. Readers and dispatch wait for the rest of it.
+3. A damaged record is refused, and with it all that comes behind it.
 """
 
 from msgspec import Struct
 
 from rocketlake.errors import RocketLakeError
 from rocketlake.files.mapped_file import MappedFile
-from rocketlake.format.record import Check, StopReason, scan
+from rocketlake.format import layout
+from rocketlake.format.record import Check, StopReason, reason_text, scan
 from rocketlake.store.commit_log import CommitLog
 from rocketlake.store.durability import Durability
 from rocketlake.store.role import Role
@@ -63,20 +65,61 @@ class RawAppender:
             while left:
                 last = files.last_file(create_at=offset)
                 if last is None:
-                    return RawAppend(
-                        offset, f"no new commit-log file: {files.refusal or 'it could not be made'}"
-                    )
+                    return RawAppend(offset, "a new commit-log file could not be made in time")
                 part = left[: last.append_room]
-                if not last.append(part):
-                    return RawAppend(offset, f"{last.path} has no room")
-                left, offset = left[len(part) :], offset + len(part)
-                self._log_end = offset
-                self._note_records(last)
+                taken, damage = self._append_part(last, part)
+                offset += taken
+                if taken:
+                    self._log_end = offset
+                if damage is not None:
+                    return RawAppend(offset, damage)
+                left = left[len(part) :]
         except RocketLakeError as error:
             return RawAppend(offset, str(error))
         finally:
             self._log.let_go()
         return RawAppend(offset)
+
+    def _append_part(self, file: MappedFile, part: memoryview) -> tuple[int, str | None]:
+        """Append bytes to one file, up to a record that is damaged; say which, if one is.
+
+        Order: looked at before they count. Neither dispatch nor a start ever meets a damaged record
+        that came from elsewhere: at a start it would end the log, with all that follows it.
+        """
+        begin, end = file.wrote, file.wrote + len(part)
+        file.reserve(len(part))
+        file.buffer[begin:end] = part
+        stop, timestamp, damage = self._look_at(file, end)
+        taken = len(part) if damage is None else max(stop - begin, 0)
+        if taken < len(part):
+            file.buffer[begin + taken : end] = bytes(len(part) - taken)
+        file.advance(taken)
+        if timestamp > 0:
+            # Why: the checkpoint is to speak of these records once they are on the disk.
+            file.store_timestamp = timestamp
+        self._records_end = file.base_offset + stop
+        return taken, damage
+
+    def _look_at(self, file: MappedFile, end: int) -> tuple[int, int, str | None]:
+        """Return where whole records end, the store time of the last, and what is damaged there.
+
+        The time is 0 if no record ends in the bytes since the last append.
+        """
+        position, timestamp = max(self._records_end - file.base_offset, 0), 0
+        reason = StopReason.OK
+        while reason is StopReason.OK:
+            data, base = file.buffer[position:end], file.base_offset + position
+            found = scan(data, base_offset=base, checks=Check.BODY_CRC | Check.OFFSET)
+            position, reason = position + found.position, found.reason
+            if len(found.columns):
+                timestamp = int(found.columns["store_timestamp"][-1])
+        claimed = int.from_bytes(file.buffer[position : min(position + 4, end)], "big")
+        is_cut = reason is StopReason.TORN and position + claimed <= file.size
+        is_short = end - position < layout.BLANK_HEADER_SIZE
+        if reason is StopReason.END_OF_FILE or is_cut or is_short:
+            return position, timestamp, None
+        place = file.base_offset + position
+        return position, timestamp, f"the record at {place} is damaged: {reason_text(reason)}"
 
     def stop(self, reason: str) -> None:
         """Refuse appends; when this returns, none is under way any more."""
@@ -105,19 +148,6 @@ class RawAppender:
         elif not files.files and (offset < 0 or offset % files.file_size):
             reason = f"the log is empty, and no file of {files.file_size} bytes begins at {offset}"
         return reason
-
-    def _note_records(self, file: MappedFile) -> None:
-        """Take over the store time of the last whole record.
-
-        Why: the checkpoint is to speak of these records once they are on the disk.
-        """
-        reason, position = StopReason.OK, max(self._records_end - file.base_offset, 0)
-        while reason == StopReason.OK:
-            found = scan(file.buffer, position, file.wrote, checks=Check.SHAPE)
-            reason, position = found.reason, found.position
-            if len(found.columns):
-                file.store_timestamp = int(found.columns["store_timestamp"][-1])
-        self._records_end = file.base_offset + position
 
     def forget(self) -> None:
         """Take the end of the log for that of a whole record: it was changed in another way."""

@@ -129,11 +129,12 @@ def test_name_beyond_any_offset_is_foreign(tmp_path):
 
 
 def test_queues_come_by_topic_and_number(tmp_path):
-    for place in ("B/0", "A/10", "A/2", "A/x", "A/²", "A/-1", "A/1.5"):
+    for place in ("B/0", "A/10", "A/2", "A/x", "A/²", "A/-1", "A/1.5", "A/-", "A/-0", "A/02"):
         (tmp_path / "consumequeue" / place).mkdir(parents=True)
     fill(tmp_path, "consumequeue/A/3", "consumequeue/file")
     found = store_dir(tmp_path).queue_dirs("consumequeue")
-    assert [(queue.topic, queue.queue_id) for queue in found] == [("A", 2), ("A", 10), ("B", 0)]
+    keys = [(queue.topic, queue.queue_id) for queue in found]
+    assert keys == [("A", -1), ("A", 2), ("A", 10), ("B", 0)]
 
 
 def test_index_files_are_those_named_by_time(tmp_path):

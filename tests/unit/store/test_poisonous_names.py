@@ -211,3 +211,12 @@ def test_light_queue_offset_that_no_file_can_have(tmp_path: Path, number: int):
     with rocketlake.open_store(tmp_path, **LIGHT) as store:
         assert len(store.get("T", 0, 0).messages) == 3
     assert command.run("info", tmp_path).code == 0
+
+
+def test_queue_below_0_is_a_queue_like_others(tmp_path):
+    for count in (1, 2, 3):
+        with open_engine(tmp_path) as store:
+            for queue_id in (0, -1):
+                assert store.put(request("T", queue_id)).queue_offset == count - 1
+            result = store.get(GetRequest(topic="T", queue_id=-1, offset=0))
+            assert len(result.messages) == count

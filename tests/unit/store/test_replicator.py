@@ -9,10 +9,12 @@ from rocketlake.errors import FlushFailedError, StorePoisonedError
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.model.message import Message
 from rocketlake.store.api import PutStatus
+from rocketlake.store.options import BrokerRole
 from support.manual_clock import ManualClock
 
 OK = PutStatus.PUT_OK
 PLAIN = Message(topic="T", body=b"plain")
+SYNC_MASTER = {"broker_role": "SYNC_MASTER"}
 
 
 class Replicator:
@@ -49,7 +51,7 @@ WAYS = {
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
 def store(tmp_path, request):
-    opened = open_engine(tmp_path, flush_disk_type=request.param)
+    opened = open_engine(tmp_path, flush_disk_type=request.param, broker_role="SYNC_MASTER")
     opened.put_message(PLAIN, 0)  # the queue has its frame: what follows takes the short way
     yield opened
     opened.close()
@@ -166,7 +168,7 @@ def before_sync(monkeypatch):
 
 
 def test_replicas_are_asked_while_the_disk_works(tmp_path, before_sync):
-    with open_engine(tmp_path, flush_disk_type="SYNC_FLUSH") as store:
+    with open_engine(tmp_path, flush_disk_type="SYNC_FLUSH", **SYNC_MASTER) as store:
         replicator = Replicator()
         store.set_replicator(replicator)
         asked = []
@@ -176,7 +178,7 @@ def test_replicas_are_asked_while_the_disk_works(tmp_path, before_sync):
 
 
 def test_close_completes_puts_whose_replicas_never_answer(tmp_path):
-    store = open_engine(tmp_path)
+    store = open_engine(tmp_path, **SYNC_MASTER)
     store.set_replicator(Replicator(asked=Future()))
     future = store.put_async(request())
     store.close()
@@ -185,7 +187,7 @@ def test_close_completes_puts_whose_replicas_never_answer(tmp_path):
 
 def test_put_whose_replicas_never_answer_ends_at_its_time(tmp_path):
     clock = ManualClock()
-    with open_engine(tmp_path, clock=clock, slave_timeout=100) as store:
+    with open_engine(tmp_path, clock=clock, slave_timeout=100, **SYNC_MASTER) as store:
         store.set_replicator(Replicator(asked=Future()))
         future = store.put_async(request())
         watcher = store.parts.durability.watcher
@@ -200,13 +202,50 @@ def test_flush_that_fails_is_told_whatever_replicas_say(tmp_path, put, before_sy
     def fail(file):
         raise FlushFailedError(str(file.path), "I/O error")
 
-    store = open_engine(tmp_path, flush_disk_type="SYNC_FLUSH")
+    store = open_engine(tmp_path, flush_disk_type="SYNC_FLUSH", **SYNC_MASTER)
     store.set_replicator(Replicator())
     before_sync.append(fail)
     with pytest.raises(StorePoisonedError):
         put(store)
     with pytest.raises(StorePoisonedError):
         store.close()
+
+
+def test_replicas_are_asked_by_a_sync_master_alone(tmp_path, put):
+    """As RocketMQ does; the role may change while the store runs."""
+    with open_engine(tmp_path) as store:
+        replicator = Replicator(checked=PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)
+        store.set_replicator(replicator)
+        store.put_message(PLAIN, 0)
+        assert put(store).status is OK
+        store.change_role(BrokerRole.SYNC_MASTER)
+        assert put(store).status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        store.change_role(BrokerRole.ASYNC_MASTER)
+        assert put(store).status is OK
+        assert replicator.ends == []
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "error"),
+    [
+        ("set_replicator", object(), "no method check"),
+        ("add_append_listener", 5, "no method appended"),
+        ("add_role_listener", None, "no method role_changed"),
+        ("confirm_up_to", "1", "wanted an int"),
+        ("confirm_up_to", True, "wanted an int"),
+    ],
+)
+def test_what_is_no_part_is_refused_at_once(store, method, wrong, error):
+    with pytest.raises(TypeError, match=error):
+        getattr(store, method)(wrong)
+    assert store.put_message(PLAIN, 0).is_ok
+
+
+@pytest.mark.parametrize("role", ["MASTER", None, 1])
+def test_role_that_is_none_is_refused(store, role):
+    with pytest.raises(ValueError, match="not a valid BrokerRole"):
+        store.change_role(role)
+    assert store.role is BrokerRole.SYNC_MASTER
 
 
 class TestSyncMasterAlone:

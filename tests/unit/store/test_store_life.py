@@ -13,15 +13,17 @@ from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, PutStatus
 
 
-def our_threads():
-    return [thread.name for thread in threading.enumerate() if "rocketlake" in thread.name]
+def our_threads(before=()):
+    found = [thread for thread in threading.enumerate() if thread not in before]
+    return [thread.name for thread in found if "rocketlake" in thread.name]
 
 
 def test_no_thread_outlives_close(tmp_path):
+    before = threading.enumerate()  # what other tests have left, and the system not yet ended
     store = open_engine(tmp_path, flush_disk_type="SYNC_FLUSH")
-    assert our_threads()
+    assert our_threads(before)
     store.close()
-    assert our_threads() == []
+    assert our_threads(before) == []
 
 
 def test_second_close_does_nothing(tmp_path):

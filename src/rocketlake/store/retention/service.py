@@ -169,7 +169,12 @@ class Retention(BackgroundService):
         """Delete no log file that reaches behind the offset which `keep_from` returns.
 
         A second holder of the same name takes the place of the first.
+
+        Raises:
+            TypeError: `keep_from` cannot be called.
         """
+        if not callable(keep_from):
+            raise TypeError(f"keep_from = {keep_from!r}: wanted a function that returns an offset")
         # Why a copy: a round may be looking at the holders.
         self._holders = {**self._holders, name: keep_from}
 

@@ -59,8 +59,8 @@ class RecordChecks:
             for row in np.flatnonzero(no_body & (columns["body_crc"] != 0)).tolist():
                 faults.append(self._fault(columns, row, "a record without a body has a checksum"))
         offsets, queues = columns["queue_offset"], columns["queue_id"]
-        if min(int(offsets.min()), int(queues.min())) < 0:
-            for row in np.flatnonzero((offsets < 0) | (queues < 0)).tolist():
+        if int(offsets.min()) < 0:
+            for row in np.flatnonzero(offsets < 0).tolist():
                 text = f"a record says that it is message {offsets[row]} of queue {queues[row]}"
                 faults.append(self._fault(columns, row, text))
         idle = columns["sys_flag"] & _PREPARED_BIT
