@@ -140,6 +140,7 @@ class Dispatcher(BackgroundService):
         self.is_exclusive = (
             False  # dispatch stands still for a task, which may want the append lock
         )
+        self.is_store_closing = False  # `close` of the store waits for what waits for a round
         self.is_idle = False  # whatever moves the readable end wakes the thread then
         self.has_reads = False  # reads wait for a round
         self._waiting: deque[_Wait] = deque()
@@ -292,11 +293,11 @@ class Dispatcher(BackgroundService):
         """Wait for the thread to open a gate.
 
         Raises:
-            StoreClosedError: the service was told to end, and its thread is stuck.
+            StoreClosedError: the store is to be closed, and the thread is stuck.
         """
         looks = 0
         while not gate.acquire(timeout=_STUCK_LOOK_S):
-            looks += self.is_closing
+            looks += self.is_closing or self.is_store_closing
             if looks > _STUCK_LOOKS_MAX:
                 raise StoreClosedError("the store is closed, and its dispatch thread has not ended")
 

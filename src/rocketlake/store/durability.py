@@ -165,20 +165,24 @@ class Durability:
         if self.replicator is None:
             return _OK
         try:
-            return self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
+            answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
         except Exception as error:  # noqa: BLE001 - the message is in the log, whatever this is
             return _failed(error)
+        is_answer = isinstance(answer, PutStatus | Future)
+        return answer if is_answer else _failed(TypeError(f"ask answered {answer!r}"))
 
     def _await_replicas(self, answer: _Answer) -> PutStatus:
         if isinstance(answer, PutStatus):
             return answer
         try:
             # Why: the replicator ends the future at its timeout; this is for one that does not.
-            return answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
-        except WaitTimeoutError:
-            return PutStatus.FLUSH_SLAVE_TIMEOUT
-        except Exception as error:  # noqa: BLE001 - the message is in the log, whatever this is
-            return _failed(error)
+            answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
+        except BaseException as error:  # what ended the future, or came from a signal handler
+            if isinstance(error, WaitTimeoutError) and not answer.done():
+                return PutStatus.FLUSH_SLAVE_TIMEOUT
+            if not _has_ended_with(answer, error):
+                raise
+        return _status_of(answer)
 
 
 class _AnswerLater(FlushWait):
@@ -220,11 +224,7 @@ class _ReplicaWait(FlushWait):
 
     def replicated(self, done: Future[PutStatus]) -> None:
         """Take the answer of the replicas."""
-        try:
-            status = done.result()
-        except Exception as error:  # noqa: BLE001 - cancelled, too: the put has to be answered
-            status = _failed(error)
-        self.answer(status)
+        self.answer(_status_of(done))
 
     def answer(self, replicas: PutStatus) -> None:
         """Complete the future; a second answer is not heard."""
@@ -234,6 +234,20 @@ class _ReplicaWait(FlushWait):
     def tell(self, status: PutStatus, error: Exception | None) -> None:
         _ = status, error
         self.answer(PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+
+def _has_ended_with(future: Future[PutStatus], error: BaseException) -> bool:
+    return future.done() and (future.cancelled() or future.exception(0) is error)
+
+
+def _status_of(done: Future[PutStatus]) -> PutStatus:
+    """Return what replicas have answered, whatever the future ended with."""
+    try:
+        found = done.result(0)
+    except BaseException as error:  # noqa: BLE001 - cancelled, too: the put has to be answered
+        return _failed(error)
+    is_status = isinstance(found, PutStatus)
+    return found if is_status else _failed(TypeError(f"replicas answered {found!r}"))
 
 
 def _final(receipt: PutReceipt, flush: PutStatus, replicas: PutStatus) -> PutReceipt:

@@ -321,6 +321,8 @@ class FlushWatcher(BackgroundService):
         self._replicas.append(wait)
         if self._is_idle:
             self.wakeup()
+        if self._is_closed and not self.is_running:
+            wait.finish(_TIMEOUT)  # the last run may not have seen it
 
     def pause_s(self) -> float | None:
         """Look often while a put waits."""

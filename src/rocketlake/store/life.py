@@ -282,6 +282,8 @@ class StoreLife:
         """
         if self.is_forked:
             return
+        # Order: before it waits for its turn, behind a change that may wait for dispatch.
+        self._parts.dispatcher.is_store_closing = True
         try:
             self._worker.run(self._close)
         finally:

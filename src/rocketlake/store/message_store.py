@@ -220,7 +220,8 @@ class MessageStore(ReplicationDoor, Closing):
     ) -> RawRecords:
         """Return records of a queue from an offset on, as the bytes that files of the log hold.
 
-        The answer holds these files until it is closed.
+        The answer keeps the memory of these files until it is closed. Where the log is cut
+        meanwhile (`truncate`), the bytes of its views behind the cut change.
 
         Raises:
             StoreClosedError: the store is closed.

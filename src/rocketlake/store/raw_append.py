@@ -97,6 +97,8 @@ class RawAppender:
         if timestamp > 0:
             # Why: the checkpoint is to speak of these records once they are on the disk.
             file.store_timestamp = timestamp
+        if file.is_full and taken and self._log.on_roll is not None:
+            self._log.on_roll(file)
         self._records_end = file.base_offset + stop
         return taken, damage
 

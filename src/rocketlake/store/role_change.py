@@ -89,6 +89,7 @@ class RoleChange:
         parts = self._parts
         parts.log.refuse_puts(REPLICA_REFUSAL)  # also where duplicationEnable lets them in
         parts.raw_appender.stop("the store becomes a primary")
+        replicated = parts.log.replicated_where
         try:
             # Order: all of it is readable before its end is looked for.
             parts.log_parts.flusher.flush_all()
@@ -99,6 +100,7 @@ class RoleChange:
                     {key: queue.max_offset for key, queue in parts.queues.items()}
                 )
         except BaseException:
+            parts.log.set_confirm_offset(replicated)
             parts.raw_appender.resume()
             raise
         parts.role.broker_role = role
@@ -121,7 +123,9 @@ class RoleChange:
             if held is None:
                 break
             with held:
-                found = scan(held.view, base_offset=where, checks=Check.OFFSET)
+                # Why not stepped over as dispatch does: the next start would cut the log here.
+                checks = Check.BODY_CRC | Check.OFFSET
+                found = scan(held.view, base_offset=where, checks=checks)
             where, reason = where + found.position, found.reason
             if reason is StopReason.END_OF_FILE:
                 where += parts.log.files.file_size - where % parts.log.files.file_size

@@ -14,6 +14,7 @@ from time import sleep
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlake.files.service import BackgroundService
 from rocketlake.format.appending import PropertyEdits
@@ -119,12 +120,19 @@ class NonBlockingPutter(BackgroundService):
         return len(self._waiting)
 
     def put_fields(self, fields: SendFields) -> Answer:
-        """Put a message from its client's fields."""
+        """Put a message from its client's fields.
+
+        A body that is no bytes object is copied before this returns, or is in the log by then.
+
+        Raises:
+            ValueError: the fields are none of a message; otherwise its future may raise that.
+        """
         if not self._waiting:
             answer = self._put_at_once(fields, self._fields.edits)
             if answer is not None:
                 return answer
-        return self._hand_over(lambda: self._fields.append(fields))
+        own = fields if type(fields.body) is bytes else replace(fields, body=bytes(fields.body))
+        return self._hand_over(lambda: self._fields.append(own))
 
     def put(self, request: AppendRequest) -> Answer:
         """Put a message."""
@@ -154,5 +162,7 @@ class NonBlockingPutter(BackgroundService):
             append, future = self._waiting[0]
             try:
                 self._putter.complete_later(append, future)
+            except BaseException as error:  # noqa: BLE001 - told by the future, `sys.exit` too
+                future.set_exception(error)
             finally:
                 self._waiting.popleft()

@@ -130,7 +130,7 @@ def test_queues_of_both_kinds_come_back(queues, tmp_path, workers, is_clean):
 def test_what_is_no_queue_is_passed_over(queues, tmp_path):
     fill(queues)
     (tmp_path / "consumequeue/A/x1").mkdir()
-    (tmp_path / "consumequeue/A/-1").mkdir()
+    (tmp_path / "consumequeue/A/-x").mkdir()
     (tmp_path / "consumequeue/notes").write_text("")
     (tmp_path / "consumequeue/Empty").mkdir()
     assert [key for key, _ in reopen(tmp_path).items()] == [A0, A1, B0]

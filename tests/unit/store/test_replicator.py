@@ -112,6 +112,27 @@ def test_future_that_the_replicator_cancels_gives_a_status(store, put):
     assert put(store).status is PutStatus.UNKNOWN_ERROR
 
 
+class Ended(BaseException):
+    """What is no Exception, as `sys.exit` raises."""
+
+
+@pytest.mark.parametrize("ending", ["base", "none", "text"])
+def test_future_that_ends_in_an_odd_way_gives_a_status(store, put, ending):
+    answer = Future()
+    if ending == "base":
+        answer.set_exception(Ended())
+    else:
+        answer.set_result(None if ending == "none" else "PUT_OK")
+    store.set_replicator(Replicator(asked=answer))
+    receipt = put(store)
+    assert (receipt.status, receipt.is_ok) == (PutStatus.UNKNOWN_ERROR, True)
+
+
+def test_answer_that_is_none_gives_a_status(store, put):
+    store.set_replicator(Replicator(asked=None))
+    assert put(store).status is PutStatus.UNKNOWN_ERROR
+
+
 def test_replicator_that_fails_before_the_append_refuses(store, put):
     end = store.log.wrote_where
     store.set_replicator(Replicator(checked=OSError("no route")))

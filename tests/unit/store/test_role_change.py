@@ -3,13 +3,16 @@
 import queue
 import random
 import threading
+from contextlib import suppress
 
 import pytest
 from replica_bench import bodies, fill, log_bytes, send
 from store_bench import open_engine, read, request
 
 from rocketlake.errors import StoreClosedError, StoreError
+from rocketlake.files import service
 from rocketlake.model.message import Message
+from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, GetStatus, PutStatus
 from rocketlake.store.options import BrokerRole
 
@@ -277,6 +280,41 @@ def test_what_waits_for_dispatch_is_refused_in_its_thread(tmp_path, call):
         store.put(request())
         assert f"{call} waits for dispatch" in told.get(timeout=10)
         assert store.put(request()).is_ok
+
+
+@pytest.mark.parametrize("call", ["change_role", "truncate"])
+def test_close_ends_behind_a_change_that_waits_for_a_stuck_listener(tmp_path, call, monkeypatch):
+    monkeypatch.setattr(dispatch, "_STUCK_LOOK_S", 0.01)
+    monkeypatch.setattr(service, "_CLOSE_MAX_S", 0.2)
+    stuck, gate = threading.Event(), threading.Event()
+
+    class Listener:
+        def arrived(self, arrivals):
+            stuck.set()
+            gate.wait(30)
+
+    store = open_engine(tmp_path, broker_role="SLAVE" if call == "change_role" else "ASYNC_MASTER")
+    store.add_listener(Listener())
+    with open_engine(tmp_path / "primary") as primary:
+        fill(primary, 3, ["T"])
+        if call == "change_role":
+            send(log_bytes(primary), store)
+        else:
+            store.put(request())
+    assert stuck.wait(10)
+
+    def change():
+        with suppress(StoreError):
+            store.change_role(PRIMARY) if call == "change_role" else store.truncate(0)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    with suppress(StoreError):
+        store.close()
+    assert not store.is_open
+    gate.set()
+    changing.join(20)
+    assert not changing.is_alive()
 
 
 def test_role_listener_cannot_change_the_role(primary):

@@ -165,6 +165,32 @@ def test_append_lock_is_not_waited_for(store):
     assert bodies == [b"body", *(b"%d" % n for n in range(5)), b"body", b"a", b"b"]
 
 
+def test_body_that_has_to_wait_is_the_stores_own(store):
+    """A server reads the next request into the same memory."""
+    store.put_fields(fields())
+    body = bytearray(b"AAAA")
+    with store.log.pause():
+        answer = store.non_blocking.put_fields(fields(memoryview(body)))
+        body[:] = b"BBBB"
+    assert answered(answer).status is OK
+    assert read(store)[1].body == b"AAAA"
+
+
+def test_hook_that_ends_its_thread_ends_no_other_put(store):
+    class Hook:
+        name = "exit"
+
+        def before_put(self, request):
+            if request.message.body == b"bad":
+                raise SystemExit(3)
+
+    store.put_fields(fields())
+    store.add_hook(Hook())
+    answers = [store.non_blocking.put_fields(fields(body)) for body in (b"a", b"bad", b"c")]
+    assert isinstance(answers[1].exception(10), SystemExit)
+    assert [answered(answers[i]).status for i in (0, 2)] == [OK, OK]
+
+
 def test_file_that_is_not_ready_is_not_waited_for(store, monkeypatch):
     store.put_fields(fields())
     gate, files = threading.Event(), store.log.files
