@@ -42,11 +42,17 @@ class ServerStore(Closing):
         self.unused_options = store.unused_options
         """Keys that were set and have no effect on this store; the options page says why."""
         self.engine = parts.core
+        """Takes requests and gives answers; docs/server.md."""
         self.topics = parts.desk
+        """Topics and their queues. The engine checks neither: a put may name any queue."""
         self.groups = parts.group_book
+        """Consumer groups (subscriptionGroup.json)."""
         self.offsets = parts.offsets
+        """Progress of groups, by topic and group (consumerOffset.json)."""
         self.filters = parts.filters
+        """SQL92 subscriptions (consumerFilter.json)."""
         self.delay = parts.delay
+        """Delivers delayed messages while the store takes puts."""
 
     @property
     def options(self) -> StoreOptions:
