@@ -75,8 +75,8 @@ class Putter:
         self._stats = parts.stats
         self._catalog = parts.catalog
         self._durability = parts.durability
-        self._dispatch = parts.durability.dispatch
-        self._waits = True  # puts have more to do than to wake dispatch
+        self.dispatch = parts.durability.dispatch
+        self.waits = True  # puts have more to do than to wake dispatch
         self._notes = SparseLog(log, clock)
         self.frames = FrameMaker(options)
         self._topics = parts.offsets.topics
@@ -145,7 +145,7 @@ class Putter:
         asked = self._own_replicator or self._no_replicas
         self._replicator = asked if self._role.waits_for_replicas else None
         self._durability.replicator = self._replicator
-        self._waits = not self._durability.only_wakes_dispatch
+        self.waits = not self._durability.only_wakes_dispatch
         self._is_gated = self._refusal is not None or sees_all or not self._role.takes_puts
 
     # --- putting ---------------------------------------------------------------------------------
@@ -166,34 +166,37 @@ class Putter:
             return self.put(self._request_of(message, queue_id))
         puts = slot.puts
         is_sampled = not puts.count & _SAMPLE
-        is_timed = self._waits or is_sampled
+        is_timed = self.waits or is_sampled
         started = perf_counter_ns() if is_timed else 0
         receipt: PutReceipt | None = self._append_plain(message, slot, frame)
         if receipt is None:
             return self.put(self._request_of(message, queue_id))
         puts.count += 1
         puts.size += receipt.size
-        if self._waits:
+        if self.waits:
             receipt = self._durability.settle(receipt)
-        elif self._dispatch.is_idle or self._dispatch.has_reads:
-            self._dispatch.attend()
+        elif self.dispatch.is_idle or self.dispatch.has_reads:
+            self.dispatch.attend()
         if is_timed:
             self._note_timed(perf_counter_ns() - started, is_sampled=is_sampled)
         return receipt
 
     def _note_timed(self, elapsed_ns: int, *, is_sampled: bool) -> None:
-        self._stats.put.add(elapsed_ns, 1 if self._waits else _SAMPLE + 1)
+        self._stats.put.add(elapsed_ns, 1 if self.waits else _SAMPLE + 1)
         if is_sampled:
             self._stats.note_append(self._log.tail.lock_ns, self._log.tail.copy_ns)
 
     def _note_slow(self, lock_ns: int, copy_ns: int) -> None:
         """Count an append that took long: those in between are only counted in part."""
         self._stats.note_append(lock_ns, copy_ns)
-        if not self._waits:
+        if not self.waits:
             self._stats.put.add(lock_ns + copy_ns)
 
     def append_fields(
-        self, fields: SendFields, edits: PropertyEdits, *, may_wait: bool = True
+        self,
+        fields: SendFields,
+        edits: PropertyEdits,
+        may_wait: bool = True,  # noqa: FBT001, FBT002 - a keyword costs a tenth of the call
     ) -> PutReceipt | None:
         """Append a message from its client's fields; None if it must take the long way.
 
@@ -217,21 +220,8 @@ class Putter:
             puts.size += receipt.size
         return receipt
 
-    def put_fields_at_once(
-        self, fields: SendFields, edits: PropertyEdits
-    ) -> PutReceipt | Future[PutReceipt] | None:
-        """Put a message from its client's fields unless that takes waiting; None then.
-
-        A future, if it is answered when the disk or replicas have the message.
-        """
-        receipt = self.append_fields(fields, edits, may_wait=False)
-        if receipt is None:
-            return None
-        if not self._waits:
-            dispatch = self._dispatch
-            if dispatch.is_idle or dispatch.has_reads:
-                dispatch.attend()
-            return receipt
+    def answer_later(self, receipt: PutReceipt) -> PutReceipt | Future[PutReceipt]:
+        """Return the final receipt of a put that was appended, or a future of it."""
         if self._durability.answers_at_once:
             return self._durability.settle(receipt)
         future = PutFuture()

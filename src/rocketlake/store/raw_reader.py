@@ -87,9 +87,11 @@ class RawRecords(Struct, gc=False):
 class _Place:
     """The two files that the last read of a queue has used; the next one most often needs them."""
 
-    __slots__ = ("file", "unit_begin", "unit_file", "unit_size")
+    __slots__ = ("file", "near_until", "unit_begin", "unit_file", "unit_size")
 
-    def __init__(self, unit_file: MappedFile, file: MappedFile) -> None:
+    def __init__(self, unit_file: MappedFile, file: MappedFile, window: int) -> None:
+        """The log's file is in memory while the last begins no later than `near_until`."""
+        self.near_until = file.base_offset + window - file.size
         self.unit_file = unit_file
         self.unit_begin = unit_file.base_offset
         self.unit_size = unit_file.size
@@ -154,9 +156,8 @@ class RawReader:
             return None
         low, offset, high = queue.min_offset, request.offset, queue.max_offset
         unit_at, file = offset * _UNIT_SIZE - place.unit_begin, place.file
-        last = self._log.files.files[-1]
         # Why by files: what is near the end of the log is taken to be in memory.
-        is_near = last.base_offset + last.size - file.base_offset <= self._rules.window
+        is_near = self._log.files.files[-1].base_offset <= place.near_until
         if not (low <= offset < high and 0 <= unit_at < place.unit_size and is_near):
             return None
         count_max, count_stop, size_max = request.max_messages, NO_LIMIT, request.max_bytes
@@ -211,7 +212,7 @@ class RawReader:
             return None
         if len(self._places) >= _PLACES_MAX:
             self._places.clear()  # most of them may be of queues that are gone
-        self._places[queue] = _Place(unit_file, found.file)
+        self._places[queue] = _Place(unit_file, found.file, self._rules.window)
         return self._read_straight(queue, request, message_filter)
 
     # --- any read --------------------------------------------------------------------------------

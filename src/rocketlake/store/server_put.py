@@ -108,7 +108,8 @@ class NonBlockingPutter(BackgroundService):
         super().__init__("rocketlake-append", is_daemon=True)
         self._putter = putter
         self._fields = fields
-        self._put_at_once = putter.put_fields_at_once
+        self._append_fields = putter.append_fields
+        self._dispatch = putter.dispatch
         # Invariant: a put is in here until it is appended, so that none overtakes it.
         self._waiting: deque[tuple[Callable[[], tuple[PutReceipt, bool]], PutFuture]] = deque()
         self.handed_over_count = 0
@@ -128,9 +129,15 @@ class NonBlockingPutter(BackgroundService):
             ValueError: the fields are none of a message; otherwise its future may raise that.
         """
         if not self._waiting:
-            answer = self._put_at_once(fields, self._fields.edits)
-            if answer is not None:
-                return answer
+            edits = self._fields.edits
+            receipt = self._append_fields(fields, edits, False)  # noqa: FBT003 - as it is declared
+            if receipt is not None:
+                if self._putter.waits:
+                    return self._putter.answer_later(receipt)
+                dispatch = self._dispatch
+                if dispatch.is_idle or dispatch.has_reads:
+                    dispatch.attend()
+                return receipt
         own = fields if type(fields.body) is bytes else replace(fields, body=bytes(fields.body))
         return self._hand_over(lambda: self._fields.append(own))
 
