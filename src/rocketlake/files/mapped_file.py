@@ -345,7 +345,7 @@ class MappedFile(HeldResource):
     def readable_view(self) -> tuple[int, int, memoryview]:
         """Return where the file begins, where what can be read ends, and its memory, read-only.
 
-        Whoever has the view keeps the memory, but does not hold the file.
+        The view keeps the memory, but does not hold the file.
         """
         end = self.wrote if self._write_buffer is None else self.committed
         return self.base_offset, end, self.map().toreadonly()

@@ -349,7 +349,7 @@ def _make_queue_flush(
         if is_kept and units.physical_offset > 0:
             checkpoint.queue_physical_offset = min(units.physical_offset, log.files.flushed_where)
         if log.replicated_where is not None:
-            # What the disk lacks is not confirmed, whoever else has it.
+            # What is not on the disk is not confirmed, even if replicas have it.
             checkpoint.confirm_offset = min(log.confirm_offset, log.files.flushed_where)
         checkpoint.flush()
 

@@ -101,7 +101,7 @@ class Durability:
             self._wake_more()
 
     def wake_all(self) -> None:
-        """Tell everybody of records that are answered in another way, or by nobody."""
+        """Notify all services of records whose puts are answered elsewhere, or not at all."""
         self.note_appended()
         if self._group_commit is not None:
             self._group_commit.wakeup()

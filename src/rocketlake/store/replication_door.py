@@ -58,7 +58,7 @@ class ReplicationDoor:
     def append_raw(self, offset: int, data: bytes | memoryview) -> RawAppend:
         """Append bytes of another log, for a replica; the answer says how far, and why not all.
 
-        They begin at the end of this log, or at the begin of any file of an empty one, and may end
+        They begin at the end of this log, or at the start of any file of an empty one, and may end
         inside a record. Blank records come with the data.
 
         Raises:

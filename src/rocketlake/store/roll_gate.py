@@ -25,7 +25,7 @@ _OWED_BESIDE_TASK_MAX: Final = RECOVERED_FILES - _EMPTY_FILES_MAX - 1
 
 
 class RollGate:
-    """Compares the begin of the next file with what dispatch has reached.
+    """Compares the start of the next file with what dispatch has reached.
 
     Thread-safety: any thread may ask.
     """
@@ -54,7 +54,7 @@ class RollGate:
     def _find_hold(self, base_offset: int) -> Hold | None:
         dispatcher, file_size = self._dispatcher, self._log.files.file_size
         files_max = _OWED_BESIDE_TASK_MAX if dispatcher.is_exclusive else OWED_FILES_MAX
-        # What is not confirmed is dispatched by no release, and acknowledged to nobody.
+        # No release dispatches or acknowledges what is not confirmed.
         owed_to = min(self._log.confirm_offset, base_offset)
         reached = max(dispatcher.dispatched_where, self._log.min_offset)
         if not dispatcher.is_running or dispatcher.is_closing:

@@ -95,7 +95,7 @@ cdef int walk_units(Walk* walk, Row* rows, int64_t room, int64_t* filled) noexce
 
 
 cdef inline void prefetch_record(const Walk* walk, const uint8_t* unit) noexcept nogil:
-    """Have the begin of a unit's record brought near; it is looked at soon."""
+    """Prefetch the head of a unit's record."""
     cdef int64_t position = rl_sub64(rl_load64(unit), walk.log_base)
     if 0 <= position < walk.log_size:
         rl_prefetch(walk.log + position)
