@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Figure, Result, medians, scaled
-from store import our_store
+from store import get_bench, our_store
 
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetRequest, SendFields
@@ -72,19 +72,6 @@ def _puts(name: str, size: int) -> Callable[[], Iterator[Result]]:
     return run
 
 
-def read_objects(store: Any, count: int) -> float:
-    """Read messages and touch topic, body, keys and offset of each."""
-    offset = seen = 0
-    begin = time.thread_time()
-    while seen < count:
-        result = store.get(our_store.TOPIC, 0, offset, BATCH)
-        for message in result.messages:
-            _ = message.topic, message.body, message.keys, message.queue_offset
-        seen += len(result.messages)
-        offset = result.next_offset
-    return seen / (time.thread_time() - begin)
-
-
 def read_bytes(store: Any, count: int) -> float:
     """Read the same messages as bytes, as an answer to a client has them."""
     engine, topic = our_store.engine_of(store), our_store.TOPIC
@@ -114,7 +101,7 @@ def _reads(name: str, size: int) -> Callable[[], Iterator[Result]]:
             our_store.engine_of(store).catch_up()
             sides = {
                 "bytes": lambda: read_bytes(store, count),
-                "objects": lambda: read_objects(store, count),
+                "objects": lambda: get_bench.objects_per_second(store, count, time.thread_time),
             }
             rates = medians(ROUNDS, sides)
         detail = f"{rates['bytes']:,.0f}/s of one core, objects {rates['objects']:,.0f}/s"

@@ -236,8 +236,16 @@ _BROKER_5_5: Final = """
 """
 
 _BLOCKS: Final = (
-    *(_STORE, _BROKER, _NETWORK, _NAME_SERVER),
-    *(_CONTROLLER, _AUTH, _TIERED, _START, _STORE_5_5, _BROKER_5_5),
+    _STORE,
+    _BROKER,
+    _NETWORK,
+    _NAME_SERVER,
+    _CONTROLLER,
+    _AUTH,
+    _TIERED,
+    _START,
+    _STORE_5_5,
+    _BROKER_5_5,
 )
 
 KNOWN_KEYS: Final = frozenset(" ".join(_BLOCKS).split())

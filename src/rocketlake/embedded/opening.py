@@ -322,7 +322,8 @@ def _open_shielded(
         outer = wrap(outside or engine, plug_ins, _plug_in_context(engine))
         door = _make_door(engine, outer, outside)
         parts = _make_parts(
-            *(engine, door),
+            engine,
+            door,
             tables=(catalog.book, filters),
             place=place,
             worker=worker,

@@ -338,7 +338,10 @@ class Store(Sender, Reading, Closing):
         plan = structs.replace(plan, selection=self._filters.join(group, topic, plan.selection))
         clock = self._engine.clock
         return Consumer(
-            *(plan, division, self._engine, self._offsets),
+            plan,
+            division,
+            self._engine,
+            self._offsets,
             clock=clock,
             on_left=lambda: self._note_left(division),
         )

@@ -45,8 +45,17 @@ class MessageWalk(UnitWalk):
             stop_offset = unit.number + 1
         found = self.messages if wanted is None else []
         looked, stop, damage, self.next_offset, count, size = read_units(
-            *(found, units, index, self.unit_size, self.next_offset, stop_offset),
-            *(part.view, len(part.view), part.begin, part.end, _CHECKS),
+            found,
+            units,
+            index,
+            self.unit_size,
+            self.next_offset,
+            stop_offset,
+            part.view,
+            len(part.view),
+            part.begin,
+            part.end,
+            _CHECKS,
             wanted.hashes if wanted else None,
             (self.count, self.size, limits.count_max, limits.count_stop, limits.size_max),
             part.may_wait,

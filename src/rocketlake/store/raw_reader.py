@@ -29,8 +29,7 @@ from rocketlake.store.api import PULL_SIZE_MAX, CorruptUnit, GetRequest, GetStat
 from rocketlake.store.message_walk import MessageWalk
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.read_rules import NO_LIMIT, PULL_SIZE_MIN, Limits, ReadRules
-from rocketlake.store.reader import ReadQueues
-from rocketlake.store.role import Role
+from rocketlake.store.reader import QueueReader, ReadQueues
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_walk import LogPart, ReadLog, ReadQueue, Taken, find_one_file
 
@@ -98,7 +97,7 @@ class _Place:
         self.file = file
 
 
-class RawReader:
+class RawReader(QueueReader):
     """Reads queues as bytes. Thread-safety: any thread; each read keeps its own state."""
 
     def __init__(
@@ -110,16 +109,8 @@ class RawReader:
         *,
         memory_size: int | None = None,
     ) -> None:
-        """Make a reader; without `memory_size` the machine's memory counts."""
-        self._log = log
-        self._queues = queues
-        self._stats = stats
-        self._rules = ReadRules.of(options, memory_size)
+        super().__init__(log, queues, options, stats, memory_size=memory_size)
         self._places: dict[ReadQueue, _Place] = {}
-
-    def follow_role(self, role: Role) -> None:
-        """Correct the offsets of readers as the store's role says, from the next read on."""
-        self._rules = self._rules.for_role(is_replica=role.is_replica)
 
     def read(self, request: GetRequest, message_filter: MessageFilter | None = None) -> RawRecords:
         """Return records of a queue from an offset on, and where to go on."""

@@ -64,11 +64,8 @@ class ReadQueues(Protocol):
         ...
 
 
-class Reader:
-    """Reads queues.
-
-    Thread-safety: any thread; each read keeps its own state, and holds the files it looks at.
-    """
+class QueueReader:
+    """What readers of queues share: where they read, and the rules that they follow."""
 
     def __init__(
         self,
@@ -88,6 +85,13 @@ class Reader:
     def follow_role(self, role: Role) -> None:
         """Correct the offsets of readers as the store's role says, from the next read on."""
         self._rules = self._rules.for_role(is_replica=role.is_replica)
+
+
+class Reader(QueueReader):
+    """Reads queues.
+
+    Thread-safety: any thread; each read keeps its own state, and holds the files it looks at.
+    """
 
     def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
         """Return messages of a queue from an offset on, and where to go on.

@@ -47,8 +47,14 @@ class Latency:
     """
 
     __slots__ = (
-        *("_before", "_on_slow", "_slow", "_slow_ns"),
-        *("coarse_window", "counts", "max_ns", "window"),
+        "_before",
+        "_on_slow",
+        "_slow",
+        "_slow_ns",
+        "coarse_window",
+        "counts",
+        "max_ns",
+        "window",
     )
 
     def __init__(self) -> None:

@@ -19,18 +19,6 @@ SLAVE, PRIMARY = BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
 
-@pytest.fixture
-def primary(tmp_path):
-    with open_engine(tmp_path / "primary") as store:
-        yield store
-
-
-@pytest.fixture
-def replica(tmp_path):
-    with open_engine(tmp_path / "replica", broker_role="SLAVE") as store:
-        yield store
-
-
 # --- raw bytes ----------------------------------------------------------------------------------
 
 

@@ -94,8 +94,19 @@ def _encode(fields: Any, frame: RecordFrame, edits: PropertyEdits) -> bytearray 
     if width > layout.MAX_I16:
         return None
     record = encode(
-        *(frame.topic, plain, text, frame.queue_id, flag, sys_flag, born, fields.born_host),
-        *(frame.store_host, reconsume_times, frame.prepared, frame.version, frame.reserve_crc),
+        topic=frame.topic,
+        body=plain,
+        properties=text,
+        queue_id=frame.queue_id,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born,
+        born_host=fields.born_host,
+        store_host=frame.store_host,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=frame.prepared,
+        version=frame.version,
+        reserve_crc=frame.reserve_crc,
     )
     return None if len(record) > frame.record_max else record
 

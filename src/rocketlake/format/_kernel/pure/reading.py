@@ -127,8 +127,13 @@ def read_ranges(
         else:
             ranges.append((position, after))
     return (
-        *(ranges, end.unit_index - start, int(stop), damage),
-        *(end.next_offset, end.message_count, end.size),
+        ranges,
+        end.unit_index - start,
+        int(stop),
+        damage,
+        end.next_offset,
+        end.message_count,
+        end.size,
     )
 
 
