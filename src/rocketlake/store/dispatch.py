@@ -22,11 +22,11 @@ from rocketlake.errors import RocketLakeError, StoreClosedError
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.service import BackgroundService
 from rocketlake.files.slice import Slice
-from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
 from rocketlake.store.arrivals import Arrivals, tell_all
 from rocketlake.store.bad_records import size_to_pass
 from rocketlake.store.commit_log import CommitLog
+from rocketlake.store.parsed_early import ParsedEarly, parse_early
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
 from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
@@ -148,6 +148,7 @@ class Dispatcher(BackgroundService):
         self._round_s = 0.0  # how long the last round took
         self._round_end_s = 0.0
         self._rate = 0.0  # records a second, from the end of the round before the last one on
+        self._parsed_early: ParsedEarly | None = None  # what is dispatched when it is on the disk
         self._tried: tuple[int, int] | None = None  # the ends of the log before the last round
         self._tries = 0
         self._is_failing = False
@@ -230,6 +231,7 @@ class Dispatcher(BackgroundService):
     def _run_tasks(self) -> None:
         while self._tasks:
             self.is_exclusive = True
+            self._parsed_early = None  # the task may cut the log
             self._note_moved()
             try:
                 self._tasks.popleft().run()
@@ -274,6 +276,7 @@ class Dispatcher(BackgroundService):
         """Do something while nothing is dispatched."""
         if not self._is_served:
             with self._round:
+                self._parsed_early = None  # the action may cut the log
                 return action()
         task = HandedCall(action)
         self._tasks.append(task)
@@ -325,6 +328,8 @@ class Dispatcher(BackgroundService):
             if self.dispatched_where < end:
                 start = max(self.dispatched_where, self._log.min_offset)
                 self.dispatch_range(start, end, lambda: self._let_go(waiting))
+            elif self._is_synced and self._parsed_early is None:
+                self._parsed_early = parse_early(self._log, self.dispatched_where)
             self._note_success()
         except RocketLakeError as failed:
             error = failed
@@ -379,6 +384,10 @@ class Dispatcher(BackgroundService):
 
     def _dispatch_some(self, where: int, end: int) -> int:
         """Dispatch records of one file; return where to go on, the same place if nobody knows."""
+        early, self._parsed_early = self._parsed_early, None
+        if early is not None and early.covers(where, end):
+            self._dispatch(early.records)
+            return early.end
         held = self._log.slice(where)
         if held is None:
             return self._pass_gap(where, end)
@@ -389,7 +398,7 @@ class Dispatcher(BackgroundService):
                 held.view, 0, limit, base_offset=where, checks=Check.OFFSET, rows_max=ROWS_MAX
             )
             if len(found.columns):
-                self._dispatch(found.columns)
+                self._dispatch(Round(found.columns))
                 return where + found.position
             available = min(held.size, end - where)
             if found.reason is StopReason.TORN and limit < available:
@@ -433,15 +442,15 @@ class Dispatcher(BackgroundService):
         with held:
             found = scan(held.view, base_offset=where, checks=Check.OFFSET, rows_max=1)
             if len(found.columns):
-                self._dispatch(found.columns)
+                self._dispatch(Round(found.columns))
                 return where + found.position
             return self._step_over(held, found, where, available) or where
 
-    def _dispatch(self, columns: RecordColumns) -> None:
-        dispatched = DispatchSlice(columns)
+    def _dispatch(self, records: Round) -> None:
+        columns = records.columns
+        dispatched = DispatchSlice(columns, records.bitmaps)
         for dispatcher in self.first:
             dispatcher.dispatch(dispatched)
-        records = Round(columns, dispatch_columns(columns), dispatched.bitmaps)
         self._builder.put(records)
         if self._index is not None:
             self._put_keys(self._index, columns)

@@ -3,8 +3,6 @@
 import time
 from typing import Final
 
-from rocketlake.format.dispatch import dispatch_columns
-from rocketlake.format.record import RecordColumns
 from rocketlake.store.arrivals import Arrivals
 from rocketlake.store.dispatch import Dispatcher, DispatchParts
 from rocketlake.store.handshake import Handshake
@@ -50,12 +48,12 @@ class OutsideDispatcher(Dispatcher):
         while self.owed_bytes and self._handshake.job is not None and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
 
-    def _dispatch(self, columns: RecordColumns) -> None:
+    def _dispatch(self, records: Round) -> None:
+        columns = records.columns
         for dispatcher in self.last:
-            dispatcher.dispatch(DispatchSlice(columns))
+            dispatcher.dispatch(DispatchSlice(columns, records.bitmaps))
         self.records += len(columns)
         if self.listeners:
-            records = Round(columns, dispatch_columns(columns), {})
             self._builder.look_at(records)
             ends = columns["queue_offset"][records.rows] + 1
             keys = zip(

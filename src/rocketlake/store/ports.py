@@ -126,9 +126,9 @@ class DispatchSlice:
 
     __slots__ = ("bitmaps", "columns")
 
-    def __init__(self, columns: RecordColumns) -> None:
+    def __init__(self, columns: RecordColumns, bitmaps: dict[int, bytes]) -> None:
         self.columns = columns
-        self.bitmaps: dict[int, bytes] = {}
+        self.bitmaps = bitmaps
 
 
 class CustomDispatcher(Protocol):

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rocketlake.format.dispatch import DispatchColumns, Trait
+from rocketlake.format.dispatch import Trait, dispatch_columns
 from rocketlake.format.queue_unit import UNIT_DTYPE, QueueUnit
 from rocketlake.format.record import RecordColumns, decode_properties
 from rocketlake.model import properties as names
@@ -60,15 +60,15 @@ class QueueFinder(Protocol):
 class Round:
     """Records that are dispatched together, and what becomes of them."""
 
-    def __init__(
-        self, columns: RecordColumns, facts: DispatchColumns, bitmaps: dict[int, bytes]
-    ) -> None:
+    def __init__(self, columns: RecordColumns) -> None:
+        facts = dispatch_columns(columns)
         self.columns = columns
         self.tags_codes = facts.tags_codes
         self.traits = facts.traits
         self.codes, self.topics = columns.topics()
-        self.bitmaps = bitmaps
+        self.bitmaps: dict[int, bytes] = {}  # row -> bits of the filters that may want the record
         self.rows = np.flatnonzero(facts.traits & Trait.ENTERS_QUEUE)
+        self.special_rows: list[int] = np.flatnonzero(facts.traits & Trait.IS_SPECIAL).tolist()
         self.batches: dict[int, tuple[int, int]] = {}  # row -> first queue offset, messages
         self.light: dict[QueueKey, list[tuple[int, int]]] = {}  # rows and their queue offsets
         self.ends: Ends = {}
@@ -135,7 +135,7 @@ class UnitBuilder:
         records.rows = deleted.later_rows(
             records.columns, records.codes, records.topics, records.rows
         )
-        for row in np.flatnonzero(records.traits & Trait.IS_SPECIAL).tolist():
+        for row in records.special_rows:
             self._look_at(records, row, deleted)
 
     def _put_one(self, records: Round, row: int) -> bool:

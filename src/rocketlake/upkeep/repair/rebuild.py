@@ -19,7 +19,6 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.format import layout, names
-from rocketlake.format.dispatch import dispatch_columns
 from rocketlake.format.index import entries_for
 from rocketlake.format.record import RecordColumns
 from rocketlake.metadata import filters
@@ -119,10 +118,9 @@ def rebuild_queues(
     filler = GapFiller(queues, {queue.key: queue for queue in store.queues}, readers, bad)
 
     def as_round(columns: RecordColumns) -> Round:
-        part = DispatchSlice(columns)
+        records = Round(columns)
         if bits is not None:
-            bits.dispatch(part)
-        records = Round(columns, dispatch_columns(columns), part.bitmaps)
+            bits.dispatch(DispatchSlice(columns, records.bitmaps))
         # Order: before gaps are looked for, which earlier lives of topics must not count as.
         rows = store.deleted.later_rows(columns, records.codes, records.topics, records.rows)
         records.rows = _wanted_rows(records, rows, wanted)

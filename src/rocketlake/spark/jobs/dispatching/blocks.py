@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from rocketlake.files.ops import FileOps, PosixFileOps
-from rocketlake.format.dispatch import KeyEntries, dispatch_columns, key_entries
+from rocketlake.format.dispatch import KeyEntries, key_entries
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import RecordColumns, StopReason
 from rocketlake.model.queues import QueueKey
@@ -363,10 +363,9 @@ class _PartMaker:
             self._has_keyless_end = not len(rows) or int(rows[-1]) < len(columns) - 1
 
     def _take_units(self, columns: RecordColumns) -> None:
-        dispatched = DispatchSlice(columns)
+        records = Round(columns)
         if self._bits is not None:
-            self._bits.dispatch(dispatched)
-        records = Round(columns, dispatch_columns(columns), dispatched.bitmaps)
+            self._bits.dispatch(DispatchSlice(columns, records.bitmaps))
         self._builder.put(records)
 
     def _entries(self) -> KeyEntries:
