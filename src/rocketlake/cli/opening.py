@@ -13,9 +13,8 @@ import click
 import rocketlake
 from rocketlake import config
 from rocketlake.cli.screen import progress, progress_of_unknown
-from rocketlake.errors import ConfigError
 from rocketlake.store.offline import Finding, OfflineStore
-from rocketlake.store.options import ReadOptions, parse_delay_levels
+from rocketlake.store.options import ReadOptions, StoreOptions
 
 if TYPE_CHECKING:  # importing it takes long
     from rocketlake.embedded.store import Store
@@ -40,7 +39,7 @@ class StoreArguments:
             StoreNotFoundError: it cannot be read.
             ConfigError: options are wrong or contradict the files.
         """
-        options = self._read_options()
+        options = ReadOptions.of(StoreOptions.choose(self._options))
         text = self._commitlog or options.store_path_commit_log or ""
         both = f"{text},{options.read_only_commit_log_store_paths or ''}"
         parts = [part.strip() for part in both.split(",") if part.strip()]
@@ -56,16 +55,6 @@ class StoreArguments:
     def keywords(self) -> dict[str, object]:
         """What is stronger than these options, as `open_store` takes it."""
         return {"store_path_commit_log": self._commitlog} if self._commitlog else {}
-
-    def _read_options(self) -> ReadOptions:
-        if self._options is None:
-            return ReadOptions()
-        (options,) = config.load(self._options, ReadOptions)
-        try:
-            parse_delay_levels(options.message_delay_level)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        return options
 
 
 commitlog_option = click.option(

@@ -193,10 +193,8 @@ def root_of(path: AnyPath | None, choice: Choice) -> Path:
 
 
 def _open_read_only(root: Path, choice: Choice) -> ReadOnlyStore:
-    values = choice.values
-    known = ReadOptions.__struct_fields__
-    options = ReadOptions(**{name: values[name] for name in known if name in values})
-    paths = log_paths(root, values)
+    options = ReadOptions.of(choice)
+    paths = log_paths(root, choice.values)
     dirs = () if paths is None else (*paths.writable, *paths.read_only)
     return ReadOnlyStore(root, options, log_dirs=dirs, unused_options=choice.unused)
 

@@ -181,6 +181,22 @@ def test_options_that_cannot_be_used(name, store, options, text):
     assert len(ran.problems) == 1
 
 
+@pytest.mark.parametrize("name", ["info", "dump", "verify"])
+def test_options_may_be_those_of_any_store(name, store, tmp_path):
+    """A broker.conf serves every door: also keys that only a writer needs, RocketLake's too."""
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        "compatVersion=5.3\ndiskFreeRefuseBytes=1000\nflushDiskType=SYNC_FLUSH\n"
+        "storeType=defaultRocksDB\nmappedFileSizeCommitLog=4000\n"
+    )
+    plain, given = command.run(name, store), command.run(name, store, "--options", path)
+    assert (given.code, given.out) == (plain.code, plain.out), given.err
+    path.write_text("diskFreeRefuseByte=1\n")
+    assert_refused(
+        command.run(name, store, "--options", path), "did you mean 'diskFreeRefuseBytes'?"
+    )
+
+
 def test_options_from_a_file(store, tmp_path):
     path = tmp_path / "broker.conf"
     path.write_text("brokerName=a\nmappedFileSizeCommitLog=4000\n")

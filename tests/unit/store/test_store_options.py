@@ -24,6 +24,7 @@ from rocketlake.store.options import (
     Choice,
     CompatVersion,
     FlushMode,
+    ReadOptions,
     StoreOptions,
     embedded,
     keeping,
@@ -273,10 +274,25 @@ def test_values_are_those_the_reference_works_with(name, given, effective):
     assert getattr(StoreOptions.from_source(**{name: given}), name) == effective
 
 
+def test_rocksdb_queues_in_a_broker_conf_are_refused_with_the_way_out(tmp_path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storeType=defaultRocksDB\n")
+    with pytest.raises(ConfigError) as caught:
+        StoreOptions.from_source(conf)
+    words = str(caught.value)
+    assert words.startswith(f"{conf}: storeType = defaultRocksDB")
+    for way_out in ("set storeType to default", "read_only=True", "rocketlake rebuild STORE --to"):
+        assert way_out in words
+    with pytest.raises(ConfigError, match=r"broker\.conf and keyword arguments: storeType"):
+        StoreOptions.from_source(conf, compat_version="5.3")
+    # What only reads needs no queues of its own kind.
+    assert ReadOptions.of(StoreOptions.choose(conf)) == ReadOptions()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"storeType": "defaultRocksDB"}, "storeType = defaultRocksDB: consume queues are kept in"),
+        ({"storeType": "defaultRocksDB"}, "storeType = defaultRocksDB: RocketLake writes consume"),
         ({"mappedFileSizeCommitLog": 98}, "mappedFileSizeCommitLog = 98: the smallest record"),
         ({"maxIndexNum": 1}, "maxIndexNum = 1: the first entry"),
         ({"messageDelayLevel": "1s x"}, "messageDelayLevel has 'x'"),

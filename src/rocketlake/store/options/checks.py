@@ -57,8 +57,11 @@ def refuse(options: "StoreOptions") -> None:
     """
     if options.store_type is not StoreType.DEFAULT:
         raise ValueError(
-            f"storeType = {options.store_type}: consume queues are kept in files,"
-            f" not in RocksDB; wanted {StoreType.DEFAULT}"
+            f"storeType = {options.store_type}: RocketLake writes consume queues to files, not to"
+            f" RocksDB. If the queues of the store are in files, or it is new, set storeType to"
+            f" {StoreType.DEFAULT}. If they are in RocksDB, the store can be read (read_only=True,"
+            " rocketlake dump, rocketlake export), and 'rocketlake rebuild STORE --to DIRECTORY'"
+            " makes a copy with queues in files"
         )
     room = layout.RECORD_MIN_SIZE + layout.BLANK_HEADER_SIZE
     if options.mapped_file_size_commit_log < room:

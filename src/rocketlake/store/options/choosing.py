@@ -37,6 +37,8 @@ class Choice(Struct, frozen=True):
     """Keys that were set and that a store does not read."""
     is_broker_conf: bool = False
     """Whether a file was read: a broker's, whose owner expects a broker's defaults."""
+    source: str = "options"
+    """What messages call the place where the options were set: the file, if one was read."""
 
     def check_agrees(self, options: Struct, found: Mapping[str, object], *, where: object) -> None:
         """Refuse a choice that contradicts what the files of a store show.
@@ -75,7 +77,11 @@ def choose(
     for name in (name for name in values if name in UNREAD):
         log.warning("option has no effect key=%s reason=%s", keys[name], UNREAD[name])
         unused.append(keys[name])
-    return Choice(values, tuple(dict.fromkeys(unused)), config.names_file(source))
+    is_file = config.names_file(source)
+    place = str(source) if is_file else "options"
+    if is_file and keywords:
+        place += " and keyword arguments"
+    return Choice(values, tuple(dict.fromkeys(unused)), is_broker_conf=is_file, source=place)
 
 
 def _read(struct: type[Struct], source: config.Source) -> dict[str, Any]:

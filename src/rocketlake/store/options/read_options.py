@@ -1,11 +1,16 @@
 """Options that say how a store was written, as a reader needs them.
 
-Keys are the reference's. None means: take it from the files.
+Keys are the reference's. None means: take it from the files. A reader accepts every key that a
+writer accepts (`StoreOptions.choose`), so that one broker.conf serves both.
 """
+
+from typing import Self
 
 from msgspec import Struct, field
 
+from rocketlake.errors import ConfigError
 from rocketlake.store.options.bounds import Positive
+from rocketlake.store.options.choosing import Choice
 from rocketlake.store.options.delay_levels import (
     DEFAULT_DELAY_LEVELS,
     delay_of,
@@ -29,6 +34,21 @@ class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     force_verify_prop_crc: bool = field(name="forceVerifyPropCRC", default=False)
     max_msgs_num_batch: Positive = 64
     message_delay_level: str = DEFAULT_DELAY_LEVELS
+
+    @classmethod
+    def of(cls, choice: Choice) -> Self:
+        """Return what a choice of a store's options tells a reader.
+
+        Raises:
+            ConfigError: the delay levels are wrong.
+        """
+        names = cls.__struct_fields__
+        options = cls(**{name: choice.values[name] for name in names if name in choice.values})
+        try:
+            parse_delay_levels(options.message_delay_level)
+        except ValueError as error:
+            raise ConfigError(f"{choice.source}: {error}") from error
+        return options
 
     def delay_ms(self, level: int) -> int:
         """Return the delay of a level; beyond the last level that of the last one."""

@@ -353,7 +353,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         try:
             return cls(**{**_OLDER_DEFAULTS[version], **values})
         except ValueError as error:
-            raise ConfigError(f"options: {error}") from error
+            raise ConfigError(f"{choice.source}: {error}") from error
 
     @classmethod
     def from_source(
