@@ -114,3 +114,10 @@ def test_what_is_wrong_is_named(options: dict[str, str], said: str) -> None:
 def test_sizes_have_units() -> None:
     assert parse(maxPartitionBytes="64m").max_partition_bytes == 64 << 20
     assert parse(maxPartitionBytes="1 KiB").max_partition_bytes == 1024
+
+
+def test_options_take_every_key_of_a_store() -> None:
+    found = parse(options='{"compatVersion": "5.3", "storeType": "defaultRocksDB"}')
+    assert found.read_options == parse().read_options
+    found = parse(options='{"compatVersion": "5.3", "maxHashSlotNum": 100}')
+    assert found.read_options.max_hash_slot_num == 100

@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Struct
 from pyspark.sql.types import StructType
 
-from rocketlake import config
 from rocketlake.errors import ConfigError
 from rocketlake.spark.reading.tables import schemas
 from rocketlake.spark.reading.terms import Term
-from rocketlake.store.options import ReadOptions, parse_delay_levels
+from rocketlake.store.options import ReadOptions, StoreOptions
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -249,14 +248,7 @@ class _Parser:
         return _with_own_names(named)
 
     def _read_options(self) -> ReadOptions:
-        if "options" not in self._given:
-            return ReadOptions()
-        (options,) = config.load(self._given["options"], ReadOptions)
-        try:
-            parse_delay_levels(options.message_delay_level)
-        except ValueError as error:
-            raise ConfigError(f"option options: {error}") from error
-        return options
+        return ReadOptions.of(StoreOptions.choose(self._given.get("options")))
 
     # --- which messages ------------------------------------------------------------------------
 
