@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -282,6 +283,40 @@ def test_store_with_files_is_not_copied_that_way(unpack, tmp_path):
     assert ran.code == 2
     assert "queues and tables in files" in ran.err
     assert not (tmp_path / "other").exists()
+
+
+def test_hints_name_a_directory_as_a_shell_takes_it(unpack, tmp_path):
+    golden = unpack("queues-expired")
+    root = golden.root.rename(tmp_path / "my store")
+    with pytest.raises(StoreError) as caught:
+        rocketlake.open_store(root)
+    assert f"'rocketlake rebuild {shlex.quote(str(root))} --to DIRECTORY'" in str(caught.value)
+    assert command.run("rebuild", root, "--to", tmp_path / "copy").code == 0
+    ran = command.run("rebuild", (tmp_path / "copy").rename(tmp_path / "a copy"), "--to", "x")
+    place = shlex.quote(str(tmp_path / "a copy"))
+    assert f"'rocketlake rebuild {place}' makes" in ran.err
+    assert f"'rocketlake backup {place} DIRECTORY' copies" in ran.err
+
+
+def test_a_copy_is_not_called_a_backup(unpack, tmp_path):
+    golden = unpack("queues-expired")
+    target = tmp_path / "copy"
+    target.write_bytes(b"")
+    ran = command.run("rebuild", golden.root, "--to", target)
+    assert "is a file; a copy is a directory" in ran.err
+    target.unlink()
+    target.mkdir()
+    (target / "thesis.txt").write_bytes(b"")
+    ran = command.run("rebuild", golden.root, "--to", target)
+    assert "is no copy to go on with: it has thesis.txt" in ran.err
+    (target / "thesis.txt").unlink()
+    assert command.run("backup", golden.root, target).code == 0
+    manifest = target / "backup.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"copying"'))
+    ran = command.run("rebuild", golden.root, "--to", target)
+    assert ran.code == 0, ran.err
+    assert "the last copy did not come to its end" in ran.err
+    assert "backup" not in ran.err
 
 
 # --- damage ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`rocketlake backup`: a consistent copy of a store, in use or not."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -44,8 +45,8 @@ def backup(*, store: StoreArguments, directory: str, prune: bool, verify: bool) 
     return reporter.finish()
 
 
-def tell(report: BackupReport, directory: str) -> None:
-    """Say what a backup did."""
+def tell(report: BackupReport, directory: str, *, can_prune: bool = True) -> None:
+    """Say what a backup, or a copy, did."""
     copied = size_text(report.copied_bytes)
     what = "copied" if report.is_first else "new bytes copied"
     log = f"log from {report.log_begin} to {report.log_end}"
@@ -54,16 +55,15 @@ def tell(report: BackupReport, directory: str) -> None:
         note(
             f"{report.cut_off}. They are in the copy. A start of the store, or of the copy, cuts"
             " the log there; RocketLake saves them under salvage first, RocketMQ does not."
-            f" Next: rocketlake salvage {directory}"
+            f" Next: rocketlake salvage {shlex.quote(directory)}"
         )
     if report.refused is not None:
         note(_refused_text(report.refused, directory))
     if report.pruned:
         click.echo(f"{report.pruned} files removed that have expired in the source")
     if report.kept:
-        note(
-            f"{report.kept} files that the source does not have any more stay; --prune removes them"
-        )
+        way_out = "; --prune removes them" if can_prune else ""
+        note(f"{report.kept} files that the source does not have any more stay{way_out}")
 
 
 def _refused_text(refused: FileSizeError, directory: str) -> str:
@@ -72,8 +72,10 @@ def _refused_text(refused: FileSizeError, directory: str) -> str:
         " a start of the store, or of the copy, refuses the file. Next: "
     )
     if names.COMMIT_LOG in Path(refused.path).parts:
+        log = shlex.quote(f"{directory}/{names.COMMIT_LOG}")
         return (
-            f"{text}rocketlake salvage NEW --from {directory}/{names.COMMIT_LOG} --replay puts"
-            " every good record into a new store NEW"
+            f"{text}rocketlake salvage NEW --from {log} --replay puts every good record into a new"
+            " store NEW"
         )
-    return f"{text}remove it from the copy; rocketlake repair {directory} makes it again"
+    place = shlex.quote(directory)
+    return f"{text}remove it from the copy; rocketlake repair {place} makes it again"

@@ -88,5 +88,5 @@ def _copy(store: StoreArguments, target: Path, *, dry_run: bool) -> int:
     with screen.Bars() as bars:
         listener = Listener(note, reporter, bars.begin)
         report = copy_with_file_queues(lambda: store.open(reporter), target, listener)
-    tell(report, str(target))
+    tell(report, str(target), can_prune=False)
     return reporter.finish()

@@ -1,6 +1,7 @@
 """`rocketlake salvage`: records that a start cut off, or that lie in raw log files."""
 
 import logging
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rocketlake.cli.opening import StoreArguments, note
 from rocketlake.cli.screen import Bars, console, printable, progress, size_text, table, time_text
 from rocketlake.embedded.opening import open_store
 from rocketlake.errors import StoreError, StoreNotFoundError
+from rocketlake.format import names
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
 from rocketlake.upkeep.export.writers import Format, open_sink
@@ -99,11 +101,13 @@ def _sources_of(store: str, options: str | None) -> list[RawSource]:
         uncut = refused = None  # what was saved can be used without a log
     except StoreError as error:
         uncut = refused = None
-        note(f"the log was not looked at: {error}; --from {store}/commitlog reads it without STORE")
+        log = shlex.quote(f"{store}/{names.COMMIT_LOG}")
+        note(f"the log was not looked at: {error}; --from {log} reads it without STORE")
     if refused is not None:
+        log = shlex.quote(f"{store}/{names.COMMIT_LOG}")
         note(
             f"{refused}: a start refuses the store, and changes nothing. Next: rocketlake salvage"
-            f" NEW --from {store}/commitlog --replay puts every good record into a new store NEW"
+            f" NEW --from {log} --replay puts every good record into a new store NEW"
         )
     elif uncut is not None:
         note(

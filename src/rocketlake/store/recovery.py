@@ -10,6 +10,7 @@
 """
 
 import logging
+import shlex
 from collections.abc import Iterable
 from typing import Final
 
@@ -308,10 +309,10 @@ class Recovery:
                 first_record=behind,
             )
             saved = Salvage(self._parts.directory, self._parts.clock).save(view, cut)
+            place = shlex.quote(str(self._parts.directory.root))
             self._note(
                 f"good records from {behind} on are among them: the {cut_bytes} bytes are saved in "
-                f"{saved}; `rocketlake salvage {self._parts.directory.root}` lists them and can "
-                "put their messages again"
+                f"{saved}; `rocketlake salvage {place}` lists them and can put their messages again"
             )
         return cut_bytes
 

@@ -1,9 +1,10 @@
 """A store with queues and tables in files, made from one that keeps them in RocksDB.
 
-It is a backup that is a store of its own from then on: without a manifest, so that no later backup
-goes on with it. The source is only read.
+It is made as a backup is, and is a store of its own from then on: without a manifest, so that no
+later backup goes on with it. The source is only read.
 """
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.backup import manifest as manifests
 from rocketlake.upkeep.backup.copier import Backup, BackupReport, Listener
+
+
+class FileQueueCopy(Backup):
+    """Copies one store into a store of its own."""
+
+    noun = "copy"
+    can_prune = False
 
 
 def plan_copy(view: OfflineStore, target: Path) -> Iterator[str]:
@@ -50,7 +58,7 @@ def copy_with_file_queues(
     begun = manifests.load(ops, target)
     if begun is not None and begun.state != "copying":
         raise StoreError(f"{target} is a backup; name a directory that is empty or not there")
-    report = Backup(source, open_source, target, listener, ops=ops).run()
+    report = FileQueueCopy(source, open_source, target, listener, ops=ops).run()
     ops.unlink(target / manifests.NAME)
     ops.sync_dir(target)
     return report
@@ -59,7 +67,8 @@ def copy_with_file_queues(
 def _require_rocksdb(view: OfflineStore) -> None:
     if not (view.traits.has_rocksdb_queues or view.traits.has_rocksdb_tables):
         root = view.directory.root
+        place = shlex.quote(str(root))
         raise StoreError(
-            f"{root} has its queues and tables in files: 'rocketlake rebuild {root}' makes them"
-            " anew in their place, 'rocketlake backup' copies them"
+            f"{root} has its queues and tables in files: 'rocketlake rebuild {place}' makes them"
+            f" anew in their place, 'rocketlake backup {place} DIRECTORY' copies them"
         )

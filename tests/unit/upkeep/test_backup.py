@@ -359,7 +359,7 @@ def test_a_directory_that_is_something_else_is_left_alone(builder, source, tmp_p
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("precious")
     ran = backup(source, tmp_path / "home", code=2)
-    assert "is no backup: it has thesis.txt" in ran.err
+    assert "is no backup to go on with: it has thesis.txt" in ran.err
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.txt"]
     (tmp_path / "file").write_text("precious")
     assert "is a file" in backup(source, tmp_path / "file", code=2).err

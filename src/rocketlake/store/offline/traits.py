@@ -1,5 +1,7 @@
 """What kind of store a directory is: how it was stopped, which variants of the format it uses."""
 
+import shlex
+
 from msgspec import Struct
 
 from rocketlake.errors import RocksDbError, StoreError
@@ -84,11 +86,12 @@ def refuse_rocksdb_queues(directory: StoreDir) -> None:
     if not found:
         return
     what = "consume queues" if queues else "topics, groups and progress"
+    place = shlex.quote(str(directory.root))
     raise StoreError(
         f"{directory.root} keeps its {what} in RocksDB ({', '.join(found)}), which RocketLake does"
         " not write: messages put here would take the places of those that are there. Nothing was"
         " changed. The store can be read (read_only=True, rocketlake dump, rocketlake export), and"
-        f" 'rocketlake rebuild {directory.root} --to DIRECTORY' makes a copy that can be written,"
+        f" 'rocketlake rebuild {place} --to DIRECTORY' makes a copy that can be written,"
         " with queues and tables in files. Only a RocketMQ broker with the same settings can go on"
         " with the store itself"
     )

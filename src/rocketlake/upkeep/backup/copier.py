@@ -100,6 +100,10 @@ class Listener(Struct, frozen=True):
 class Backup:
     """Copies one store into one directory. Used once, by one thread."""
 
+    noun = "backup"
+    """What messages call that which is made."""
+    can_prune = True
+
     def __init__(
         self,
         source: Path,
@@ -187,13 +191,13 @@ class Backup:
         if entry is None:
             return None
         if not entry.is_dir:
-            raise StoreError(f"{self._target} is a file; a backup is a directory")
+            raise StoreError(f"{self._target} is a file; a {self.noun} is a directory")
         found = manifests.load(self._ops, self._target)
         there = [e.name for e in self._ops.entries(self._target) if not e.name.endswith(".part")]
         if found is None and there:
             raise StoreError(
-                f"{self._target} is no backup: it has {', '.join(there[:3])}, but no"
-                f" {manifests.NAME}; name a directory that is empty or not there"
+                f"{self._target} is no {self.noun} to go on with: it has {', '.join(there[:3])},"
+                f" but no {manifests.NAME}; name a directory that is empty or not there"
             )
         holder = self._ops.lock_holder(self._target / names.LOCK)
         if holder is not None:
@@ -201,7 +205,9 @@ class Backup:
                 f"{self._target} is open as a store by process {holder}; close it there"
             )
         if found is not None and found.state == "copying":
-            self._listener.note("the last backup did not come to its end; this one goes on with it")
+            self._listener.note(
+                f"the last {self.noun} did not come to its end; this one goes on with it"
+            )
         return found
 
     def _check_source(self, view: OfflineStore) -> None:
@@ -225,20 +231,20 @@ class Backup:
     def _check_log(
         self, view: OfflineStore, former: Manifest | None, end: int, *, prune: bool
     ) -> None:
-        """Refuse a source whose log does not go on where the backup's ends."""
+        """Refuse a source whose log does not go on where the target's ends."""
         if former is None:
             return
-        elsewhere = "; back up into another directory"
+        elsewhere = "; name another directory"
         if end < former.log_end:
             raise StoreError(
-                f"the log of {self._source} ends at {end}, before that of the backup, at"
+                f"the log of {self._source} ends at {end}, before that of the {self.noun}, at"
                 f" {former.log_end}: it is another store, or lost messages{elsewhere}"
             )
         if view.min_offset > former.log_end and not prune:
+            way_out = " --prune drops the older part, or name" if self.can_prune else " Name"
             raise StoreError(
-                f"the log of {self._source} begins at {view.min_offset}, but the backup ends at"
-                f" {former.log_end}: what lay between has expired. --prune drops the older part"
-                f"{elsewhere.replace(';', ', or')}"
+                f"the log of {self._source} begins at {view.min_offset}, but the {self.noun} ends"
+                f" at {former.log_end}: what lay between has expired.{way_out} another directory"
             )
         files = BackupFiles(self._ops, self._target, former.by_path(), lambda _: None)
         for part in log_parts(view, end):

@@ -69,7 +69,7 @@ def load(ops: FileOps, directory: Path) -> Manifest | None:
         found = msgspec.json.decode(reader.read(0, min(entry.size, _SIZE_MAX)), type=Manifest)
     except msgspec.DecodeError as error:
         raise StoreError(
-            f"{path} is no list of a backup's files ({error}); back up into another directory"
+            f"{path} is no list of a backup's files ({error}); name another directory"
         ) from error
     finally:
         reader.close()

@@ -8,6 +8,7 @@
 4. Verify runs again at the end.
 """
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -89,27 +90,28 @@ class Plan(Struct, kw_only=True):
     def next_commands(self, root: Path) -> Iterator[str]:
         """Say what to do about what cannot be repaired: a command, and what it does."""
         kinds = {fault.kind for fault in self.hopeless}
+        place, log = (shlex.quote(str(path)) for path in (root, root / names.COMMIT_LOG))
         if self.refused is not None:
             yield (
-                f"rocketlake salvage NEW --from {root / names.COMMIT_LOG} --replay: puts every good"
+                f"rocketlake salvage NEW --from {log} --replay: puts every good"
                 f" record of the log into a new store NEW; a start refuses this one, since"
                 f" {self.refused}"
             )
         elif self.cut_off is not None:
             yield (
-                f"rocketlake salvage {root}: lists the good records behind the bad one, which a"
+                f"rocketlake salvage {place}: lists the good records behind the bad one, which a"
                 " start would cut off; --out FILE exports them, --replay opens the store and puts"
                 " them again"
             )
         elif kinds & _LOG_KINDS:
             yield (
-                f"rocketlake salvage --from {root / names.COMMIT_LOG} --out FILE: exports every"
+                f"rocketlake salvage --from {log} --out FILE: exports every"
                 " good record of the log; take damaged ones from a replica or a backup"
             )
         if kinds & _QUEUE_KINDS:
             yield (
-                f"rocketlake export {root} FILE: writes the messages that can be read; a queue that"
-                " cannot be built anew is right again when its damaged records have expired"
+                f"rocketlake export {place} FILE: writes the messages that can be read; a queue"
+                " that cannot be built anew is right again when its damaged records have expired"
             )
         if Kind.TABLE in kinds:
             yield (
