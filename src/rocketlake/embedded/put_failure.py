@@ -26,7 +26,10 @@ class _Outlook(Struct, frozen=True):
     retriable: bool = False
 
 
-_REPLICAS: Final = _Outlook("look at the replicas; it is stored here")
+_REPLICAS: Final = _Outlook(
+    "it is stored here; look at the replicas, or open the store with broker_role='ASYNC_MASTER',"
+    " which waits for none"
+)
 _OUTLOOKS: Final[Mapping[PutStatus, _Outlook]] = {
     PutStatus.FLUSH_DISK_TIMEOUT: _Outlook(
         "store.flush() returns when it is on the disk; sync_flush_timeout is how long a put waits"
@@ -61,7 +64,10 @@ _OUTLOOKS: Final[Mapping[PutStatus, _Outlook]] = {
     PutStatus.WHEEL_TIMER_NOT_ENABLE: _Outlook(
         "open the store with timer_wheel_enable=True, or use delay_level"
     ),
-    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: _Outlook("name fewer light queues"),
+    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: _Outlook(
+        "open the store with a larger max_lmq_consume_queue_num (maxLmqConsumeQueueNum), or use"
+        " fewer light queues"
+    ),
 }
 _UNKNOWN: Final = _Outlook("look at the log of the program")
 

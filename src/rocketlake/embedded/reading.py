@@ -235,6 +235,11 @@ def make_query(
     begin, end = times
     if key is not None and tag is not None:
         raise TypeError(f"key = {key!r} and tag = {tag!r}: wanted one of the two")
+    if key is None and tag is None:
+        raise TypeError(
+            f'no key and no tag: query({topic!r}, key="o-1001") finds messages by key,'
+            f' query({topic!r}, tag="paid") by tag; get() and consumer() read whole queues'
+        )
     query = KeyQuery(
         topic=topic,
         key=_checked_key(key) if tag is None else _checked_tag(tag),

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from rocketlake.closing import Closing
 from rocketlake.delay.switch import DelaySwitch
-from rocketlake.embedded.checks import check_group
+from rocketlake.embedded.checks import check_group, check_new_topic
 from rocketlake.embedded.consumer import Consumer
 from rocketlake.embedded.division import Division
 from rocketlake.embedded.groups import Groups
@@ -22,7 +22,7 @@ from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.sending import Sender
 from rocketlake.embedded.sending_back import back_request
 from rocketlake.embedded.shared_filters import SharedFilters
-from rocketlake.embedded.topics import TopicDesk, topic_changes
+from rocketlake.embedded.topics import TopicDesk, check_topic_words, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.group_book import GroupBook
@@ -236,6 +236,8 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
+        check_topic_words(queues, attributes)
+        check_new_topic(name)
         config = self._desk.make_config(name)
         queues = config.read_queue_count if queues is None else queues
         return self._desk.create(

@@ -12,7 +12,8 @@ from rocketlake.errors import FileAccessError, StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.topic_book import TopicBook
 from rocketlake.model import topics as names
-from rocketlake.model.topics import QUEUES_MAX, Perm, TopicConfig
+from rocketlake.model.topics import QUEUES_MAX, Perm, TopicConfig, TopicFilterType
+from rocketlake.store.field_types import require_number, require_type
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class TopicDesk:
                 known = self.make_config(topic)
                 count = max(known.read_queue_count, queue_count)
                 config = replace(known, read_queue_count=count, write_queue_count=count)
-                _check_counts(config)
+                _check(config)
                 self.register(config)
             elif queue_count > min(known.read_queue_count, known.write_queue_count):
                 counts = {
@@ -138,9 +139,9 @@ class TopicDesk:
         Raises:
             ValueError: there is one of that name, or the name or a number is not allowed.
         """
+        require_type("config", config, TopicConfig)
         check_new_topic(config.name)
-        _check_counts(config)
-        _check_attributes(config)
+        _check(config)
         return self._worker.run(lambda: self._create(config))
 
     def _create(self, config: TopicConfig) -> TopicConfig:
@@ -172,8 +173,7 @@ class TopicDesk:
             self._require_open()
             before = self.require(name)
             config = replace(before, **changes)
-            _check_counts(config)
-            _check_attributes(config)
+            _check(config)
             self.book.update(config)
             try:
                 # Order: on the disk before it is in force.
@@ -241,11 +241,14 @@ def topic_changes(
     attributes: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return the fields of a TopicConfig that the words of a caller change."""
+    check_topic_words(queues, attributes)
     changes: dict[str, object] = {}
     if queues is not None:
         changes |= {"read_queue_count": queues, "write_queue_count": queues}
-    for bit, is_set in ((Perm.READ, readable), (Perm.WRITE, writable)):
+    words = (("readable", Perm.READ, readable), ("writable", Perm.WRITE, writable))
+    for word, bit, is_set in words:
         if is_set is not None:
+            require_type(word, is_set, bool)
             perm = perm | bit if is_set else perm & ~bit
             changes["perm"] = int(perm)
     if attributes is not None:
@@ -253,10 +256,42 @@ def topic_changes(
     return changes
 
 
+def check_topic_words(queues: object, attributes: object) -> None:
+    """Refuse words of a caller that cannot be those of a topic.
+
+    Raises:
+        TypeError: names the argument.
+    """
+    if queues is not None:
+        _require_count("queues", queues)
+    if attributes is not None:
+        require_type("attributes", attributes, Mapping, "a dict of str to str")
+
+
+def _require_count(field: str, count: object) -> None:
+    if isinstance(count, bool):
+        raise TypeError(f"{field} = {count!r} is bool; wanted int")
+    require_type(field, count, int)
+
+
+def _check(config: TopicConfig) -> None:
+    """Refuse a topic that no table can hold, or RocketMQ cannot read.
+
+    Raises:
+        TypeError, ValueError: names the field.
+    """
+    _check_counts(config)
+    require_number("perm", config.perm)
+    require_number("sys_flag", config.sys_flag)
+    require_type("order", config.order, bool)
+    require_type("filter_type", config.filter_type, TopicFilterType)
+    require_type("attributes", config.attributes, Mapping, "a dict of str to str")
+    _check_attributes(config)
+
+
 def _check_counts(config: TopicConfig) -> None:
     for word, count in (("read", config.read_queue_count), ("write", config.write_queue_count)):
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"queues = {count!r} is {type(count).__name__}; wanted int")
+        _require_count(f"{word}_queue_count", count)
         if not 1 <= count <= QUEUES_MAX:
             raise ValueError(
                 f"topic {config.name!r}: {count} {word} queues; wanted 1 to {QUEUES_MAX}"

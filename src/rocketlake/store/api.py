@@ -122,6 +122,13 @@ class BatchRequest(Struct, frozen=True, kw_only=True):
     wait: bool = True
 
 
+class ReplicaAnswer(Struct, frozen=True):
+    """What replicas say to a put: a status, and why."""
+
+    status: PutStatus
+    reason: str = ""
+
+
 class PutReceipt(Struct, frozen=True, gc=False):
     """How a put ended, and where its records are if they were appended.
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
-from rocketlake.store.api import PutReceipt, PutStatus
+from rocketlake.store.api import PutReceipt, PutStatus, ReplicaAnswer
 from rocketlake.store.flush import FlushWait, FlushWatcher, GroupCommit, Poison
 from rocketlake.store.put_future import PutFuture
 
@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 _OK: Final = PutStatus.PUT_OK
 _SLACK_S: Final = 1.0
 
-_Answer: TypeAlias = PutStatus | Future[PutStatus]
+_ALL_WELL: Final = ReplicaAnswer(_OK)
+_TOO_LATE: Final = ReplicaAnswer(PutStatus.FLUSH_SLAVE_TIMEOUT)
+
+_Asked: TypeAlias = ReplicaAnswer | Future[PutStatus] | Future[ReplicaAnswer]
 
 
 class Patience(Struct, frozen=True):
@@ -68,6 +71,7 @@ class Durability:
         self._group_commit = group_commit
         self.dispatch = dispatch
         self._wake_more = wake_more
+        self._patience = patience
         self._flush_timeout_s = patience.flush_ms / 1000
         self._replica_timeout_ms = patience.replica_ms
 
@@ -119,7 +123,7 @@ class Durability:
             return receipt
         end = receipt.physical_offset + receipt.size
         # Order: replicas are asked first, so that they work while the disk does.
-        replicas = self._ask_replicas(end) if waits else _OK
+        replicas = self._ask_replicas(end) if waits else _ALL_WELL
         status = _OK
         if self._group_commit is not None:
             if not waits:
@@ -127,13 +131,13 @@ class Durability:
             else:
                 status = self._group_commit.flush_for(end, self._flush_timeout_s)
         self.wake()
-        return _final(receipt, status, self._await_replicas(replicas))
+        return self.end(receipt, status, self._await_replicas(replicas))
 
     def settle_later(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
         """Complete a future with the final receipt, from whatever thread knows it first."""
         self.note_appended()
         end = receipt.physical_offset + receipt.size
-        replicas = self._ask_replicas(end) if waits else _OK
+        replicas = self._ask_replicas(end) if waits else _ALL_WELL
         if self._group_commit is None or not waits:
             if self._group_commit is not None:
                 self._group_commit.wakeup()
@@ -147,42 +151,68 @@ class Durability:
         self.wake()
 
     def finish(
-        self, receipt: PutReceipt, future: PutFuture, flush: PutStatus, replicas: _Answer
+        self, receipt: PutReceipt, future: PutFuture, flush: PutStatus, replicas: _Asked
     ) -> None:
         """Complete a future whose flush has ended somehow: now, or when the replicas answer."""
-        if isinstance(replicas, PutStatus):
-            future.answer(_final(receipt, flush, replicas))
+        if isinstance(replicas, ReplicaAnswer):
+            future.answer(self.end(receipt, flush, replicas))
             return
         # Why a deadline of ours: the replicator ends its future at the timeout; this is for one
         # that does not.
         deadline_s = self._clock.monotonic_s() + self._replica_timeout_ms / 1000 + _SLACK_S
-        wait = _ReplicaWait(receipt, future, deadline_s, flush)
+        end = receipt.physical_offset + receipt.size
+        wait = _ReplicaWait(
+            end, deadline_s, lambda answer: future.answer(self.end(receipt, flush, answer))
+        )
         replicas.add_done_callback(wait.replicated)
         if wait.status is None:
             self.watcher.watch_replicas(wait)
 
-    def _ask_replicas(self, end: int) -> _Answer:
+    def end(self, receipt: PutReceipt, flush: PutStatus, replicas: ReplicaAnswer) -> PutReceipt:
+        """Return the final receipt; one that is not PUT_OK says why."""
+        # Compat: as in CommitLog#handleDiskFlushAndHA, a failing replica overwrites a failing
+        # flush.
+        status = replicas.status if replicas.status is not _OK else flush
+        if status is _OK:
+            return receipt
+        return replace(receipt, status=status, reason=replicas.reason or self._explain(status))
+
+    def _explain(self, status: PutStatus) -> str:
+        match status:
+            case PutStatus.FLUSH_DISK_TIMEOUT:
+                limit = f"syncFlushTimeout = {self._patience.flush_ms} ms"
+                return f"the flush did not end in time ({limit})"
+            case PutStatus.FLUSH_SLAVE_TIMEOUT:
+                limit = f"slaveTimeout = {self._replica_timeout_ms} ms"
+                return f"too few replicas had the message in time ({limit})"
+            case PutStatus.SLAVE_NOT_AVAILABLE:
+                return "no replica follows the log closely enough to be waited for"
+            case PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH:
+                return "too few replicas follow the log"
+            case _:
+                return f"the replicator answered {status}"
+
+    def _ask_replicas(self, end: int) -> _Asked:
         if self.replicator is None:
-            return _OK
+            return _ALL_WELL
         try:
             answer = self.replicator.ask(end, timeout_ms=self._replica_timeout_ms)
         except Exception as error:  # noqa: BLE001 - the message is in the log, whatever this is
             return _failed(error)
-        is_answer = isinstance(answer, PutStatus | Future)
-        return answer if is_answer else _failed(TypeError(f"ask answered {answer!r}"))
+        return answer if isinstance(answer, Future) else _read(answer)
 
-    def _await_replicas(self, answer: _Answer) -> PutStatus:
-        if isinstance(answer, PutStatus):
+    def _await_replicas(self, answer: _Asked) -> ReplicaAnswer:
+        if isinstance(answer, ReplicaAnswer):
             return answer
         try:
             # Why: the replicator ends the future at its timeout; this is for one that does not.
             answer.result(self._replica_timeout_ms / 1000 + _SLACK_S)
         except BaseException as error:  # what ended the future, or came from a signal handler
             if isinstance(error, WaitTimeoutError) and not answer.done():
-                return PutStatus.FLUSH_SLAVE_TIMEOUT
+                return _TOO_LATE
             if not _has_ended_with(answer, error):
                 raise
-        return _status_of(answer)
+        return _answer_of(answer)
 
 
 class _AnswerLater(FlushWait):
@@ -195,7 +225,7 @@ class _AnswerLater(FlushWait):
         receipt: PutReceipt,
         future: PutFuture,
         deadline_s: float,
-        rest: tuple[_Answer, Durability],
+        rest: tuple[_Asked, Durability],
     ) -> None:
         super().__init__(receipt.physical_offset + receipt.size, deadline_s)
         self._receipt = receipt
@@ -212,52 +242,54 @@ class _AnswerLater(FlushWait):
 class _ReplicaWait(FlushWait):
     """A put that is answered by its future when replicas have answered, or take too long."""
 
-    __slots__ = ("_flush", "_future", "_receipt")
+    __slots__ = ("_complete",)
 
     def __init__(
-        self, receipt: PutReceipt, future: PutFuture, deadline_s: float, flush: PutStatus
+        self, end: int, deadline_s: float, complete: Callable[[ReplicaAnswer], None]
     ) -> None:
-        super().__init__(receipt.physical_offset + receipt.size, deadline_s)
-        self._receipt = receipt
-        self._future = future
-        self._flush = flush
+        super().__init__(end, deadline_s)
+        self._complete = complete
 
-    def replicated(self, done: Future[PutStatus]) -> None:
+    def replicated(self, done: Future[PutStatus] | Future[ReplicaAnswer]) -> None:
         """Take the answer of the replicas."""
-        self.answer(_status_of(done))
+        self.answer(_answer_of(done))
 
-    def answer(self, replicas: PutStatus) -> None:
+    def answer(self, replicas: ReplicaAnswer) -> None:
         """Complete the future; a second answer is not heard."""
-        self.status = self.status or replicas
-        self._future.answer(_final(self._receipt, self._flush, replicas))
+        self.status = self.status or replicas.status
+        self._complete(replicas)
 
     def tell(self, status: PutStatus, error: Exception | None) -> None:
         _ = status, error
-        self.answer(PutStatus.FLUSH_SLAVE_TIMEOUT)
+        self.answer(_TOO_LATE)
 
 
-def _has_ended_with(future: Future[PutStatus], error: BaseException) -> bool:
+def _has_ended_with(
+    future: Future[PutStatus] | Future[ReplicaAnswer], error: BaseException
+) -> bool:
     return future.done() and (future.cancelled() or future.exception(0) is error)
 
 
-def _status_of(done: Future[PutStatus]) -> PutStatus:
+def _answer_of(done: Future[PutStatus] | Future[ReplicaAnswer]) -> ReplicaAnswer:
     """Return what replicas have answered, whatever the future ended with."""
     try:
         found = done.result(0)
     except BaseException as error:  # noqa: BLE001 - cancelled, too: the put has to be answered
         return _failed(error)
-    is_status = isinstance(found, PutStatus)
-    return found if is_status else _failed(TypeError(f"replicas answered {found!r}"))
+    return _read(found)
 
 
-def _final(receipt: PutReceipt, flush: PutStatus, replicas: PutStatus) -> PutReceipt:
-    # Compat: as in CommitLog#handleDiskFlushAndHA, a failing replica overwrites a failing flush.
-    status = replicas if replicas is not _OK else flush
-    return receipt if status is _OK else replace(receipt, status=status)
+def _read(found: object) -> ReplicaAnswer:
+    """Return the answer of a replicator, whatever it is."""
+    if isinstance(found, ReplicaAnswer):
+        return found
+    if isinstance(found, PutStatus):
+        return ReplicaAnswer(found)
+    return _failed(TypeError(f"replicas answered {found!r}"))
 
 
-def _failed(error: BaseException) -> PutStatus:
+def _failed(error: BaseException) -> ReplicaAnswer:
     """Return how a put ends whose replicas could not be asked."""
     # Compat: as DefaultMessageStore#waitForPutResult.
     log.error("replicator failed reason=%r", error)
-    return PutStatus.UNKNOWN_ERROR
+    return ReplicaAnswer(PutStatus.UNKNOWN_ERROR, f"the replicator failed: {error!r}")

@@ -2,7 +2,7 @@
 
 from typing import Final, Self
 
-from rocketlake.store.api import PutStatus
+from rocketlake.store.api import PutStatus, ReplicaAnswer
 from rocketlake.store.options import StoreOptions
 
 _OK: Final = PutStatus.PUT_OK
@@ -19,22 +19,27 @@ class NoReplicas:
     Thread-safety: immutable.
     """
 
-    def __init__(self, answer: PutStatus) -> None:
+    def __init__(self, answer: ReplicaAnswer) -> None:
         self._answer = answer
 
     @classmethod
     def of(cls, options: StoreOptions) -> Self | None:
         """Return the one for a store's options; None if it counts as enough by itself."""
+        role, wanted = "brokerRole is SYNC_MASTER", options.in_sync_replicas
         if options.compat_version.is_4x:
-            return cls(PutStatus.SLAVE_NOT_AVAILABLE)
-        return cls(PutStatus.FLUSH_SLAVE_TIMEOUT) if options.in_sync_replicas > 1 else None
+            words = f"{role}, and no replica follows the log"
+            return cls(ReplicaAnswer(PutStatus.SLAVE_NOT_AVAILABLE, words))
+        if wanted <= 1:
+            return None
+        words = f"{role}, inSyncReplicas is {wanted}, and no replica follows the log"
+        return cls(ReplicaAnswer(PutStatus.FLUSH_SLAVE_TIMEOUT, words))
 
     def check(self, end_offset: int) -> PutStatus:
         """Let every put go on: only a broker counts replicas before the append."""
         _ = end_offset
         return _OK
 
-    def ask(self, end_offset: int, *, timeout_ms: int) -> PutStatus:
+    def ask(self, end_offset: int, *, timeout_ms: int) -> ReplicaAnswer:
         """Answer what the release answers without replicas."""
         _ = end_offset, timeout_ms
         return self._answer

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from rocketlake.format.record import RecordColumns
-from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
+from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus, ReplicaAnswer
 
 
 class Replicator(Protocol):
@@ -21,18 +21,21 @@ class Replicator(Protocol):
     stored behind it.
     """
 
-    def check(self, end_offset: int) -> PutStatus:
+    def check(self, end_offset: int) -> PutStatus | ReplicaAnswer:
         """Tell, before the append, whether enough replicas follow a log that ends here.
 
         PUT_OK lets the put go on; IN_SYNC_REPLICAS_NOT_ENOUGH refuses it.
         """
         ...
 
-    def ask(self, end_offset: int, *, timeout_ms: int) -> PutStatus | Future[PutStatus]:
+    def ask(
+        self, end_offset: int, *, timeout_ms: int
+    ) -> PutStatus | ReplicaAnswer | Future[PutStatus] | Future[ReplicaAnswer]:
         """Ask, behind the append and beside the flush, that replicas have the log up to an offset.
 
         Answers PUT_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE or IN_SYNC_REPLICAS_NOT_ENOUGH;
-        a future is completed by the replicator, at the timeout too.
+        a future is completed by the replicator, at the timeout too. A ReplicaAnswer has words for
+        the receipt beside the status.
         """
         ...
 

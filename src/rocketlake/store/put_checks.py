@@ -4,7 +4,7 @@ A check answers with a receipt, which ends the put, or with None.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from rocketlake.format import layout
@@ -25,7 +25,7 @@ from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutSta
 from rocketlake.store.frames import FrameMaker
 from rocketlake.store.light_queues import may_fan_out, refused_names
 from rocketlake.store.options import CompatVersion, StoreOptions
-from rocketlake.store.ports import PutHook, TopicCatalog
+from rocketlake.store.ports import TopicCatalog
 
 TOPIC_MAX: Final = 127
 RETRY_TOPIC_MAX: Final = 255
@@ -37,17 +37,6 @@ _NAME_WORDS: Final = (
     f"the name of a queue has at most {QUEUE_NAME_SIZE_MAX} bytes and no '/' or NUL, and is not"
     " '.' or '..'"
 )
-
-
-def show_batch(hooks: Iterable[PutHook], batch: BatchRequest) -> BatchRequest | PutReceipt:
-    """Show a batch to the hooks that look at batches; return what is put, or a refusal."""
-    for hook in hooks:
-        look = getattr(hook, "before_put_batch", None)
-        answer: BatchRequest | PutReceipt | None = look(batch) if look is not None else None
-        if isinstance(answer, PutReceipt):
-            return answer
-        batch = answer or batch
-    return batch
 
 
 def refuse(status: PutStatus, reason: str) -> PutReceipt:
@@ -112,7 +101,7 @@ def check_light_queue_count(
     queues = text.split(names.MULTI_SEPARATOR)
     is_new = any(is_lmq(name) and name not in known for name in queues)
     if (len(known) > limit) if is_4_9 else (is_new and len(known) >= limit):
-        words = f"{len(known)} light queues; maxLmqConsumeQueueNum allows {limit}"
+        words = f"the store has {len(known)} light queues; maxLmqConsumeQueueNum allows {limit}"
         return refuse(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, words)
     return None
 

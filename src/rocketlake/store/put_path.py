@@ -20,8 +20,15 @@ from rocketlake.model import flags as sys_flags
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
 from rocketlake.model.topics import is_lmq
-from rocketlake.store import put_checks
-from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus, SendFields
+from rocketlake.store import put_checks, put_hooks
+from rocketlake.store.api import (
+    AppendRequest,
+    BatchRequest,
+    PutReceipt,
+    PutStatus,
+    ReplicaAnswer,
+    SendFields,
+)
 from rocketlake.store.batch_append import BatchAppender
 from rocketlake.store.commit_log import CommitLog, Step
 from rocketlake.store.durability import Durability
@@ -344,11 +351,10 @@ class Putter:
         refused = self.check_before(request.message.topic, is_message=True)
         if refused is not None:
             return refused, False
-        for hook in self._hooks:
-            answer = hook.before_put(request)
-            if isinstance(answer, PutReceipt):
-                return answer, False
-            request = answer or request
+        shown = put_hooks.show_message(self._hooks, request)
+        if isinstance(shown, PutReceipt):
+            return shown, False
+        request = shown
         message = without_property(inert(request.message), names.MULTI_QUEUE_OFFSET)
         message = plain_fields(message, drops_crc=self._options.enabled_append_prop_crc)
         refused = (
@@ -389,7 +395,7 @@ class Putter:
         refused = self.check_before(batch.topic)
         if refused is None and batch.wait:
             refused = self._check_replicas()
-        asked = refused or put_checks.show_batch(self._hooks, batch)
+        asked = refused or put_hooks.show_batch(self._hooks, batch)
         if isinstance(asked, PutReceipt):
             return asked
         return self._batches.append(asked, self.slot(asked.topic, asked.queue_id))
@@ -448,7 +454,10 @@ class Putter:
             return put_checks.refuse(PutStatus.UNKNOWN_ERROR, f"the replicator failed: {error!r}")
         if status is _OK:
             return None
-        return put_checks.refuse(status, "too few replicas follow the log")
+        answer = status if isinstance(status, ReplicaAnswer) else ReplicaAnswer(status)
+        if answer.status is _OK:
+            return None
+        return put_checks.refuse(answer.status, answer.reason or "too few replicas follow the log")
 
     # --- queues ----------------------------------------------------------------------------------
 

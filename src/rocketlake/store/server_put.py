@@ -22,6 +22,7 @@ from rocketlake.format.record import decode_properties
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus, SendFields
+from rocketlake.store.field_types import check_fields, explain
 from rocketlake.store.put_future import PutFuture
 from rocketlake.store.put_path import Putter
 
@@ -64,7 +65,10 @@ class FieldPutter:
 
     def put(self, fields: SendFields) -> PutReceipt:
         """Put a message; raises as `Putter.put` does."""
-        receipt = self._putter.append_fields(fields, self.edits)
+        try:
+            receipt = self._putter.append_fields(fields, self.edits)
+        except (AttributeError, TypeError, ValueError) as error:
+            explain(fields, error)
         if receipt is None:
             return self._putter.put(self.request(fields))
         return self._putter.settle(receipt)
@@ -80,6 +84,7 @@ class FieldPutter:
         Raises:
             ValueError: the fields are none of a message.
         """
+        check_fields(fields)
         raw = fields.properties
         data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
         message = Message(
@@ -130,7 +135,10 @@ class NonBlockingPutter(BackgroundService):
         """
         if not self._waiting:
             edits = self._fields.edits
-            receipt = self._append_fields(fields, edits, False)  # noqa: FBT003 - as it is declared
+            try:
+                receipt = self._append_fields(fields, edits, False)  # noqa: FBT003 - as declared
+            except (AttributeError, TypeError, ValueError) as error:
+                explain(fields, error)
             if receipt is not None:
                 if self._putter.waits:
                     return self._putter.answer_later(receipt)
@@ -138,7 +146,10 @@ class NonBlockingPutter(BackgroundService):
                 if dispatch.is_idle or dispatch.has_reads:
                     dispatch.attend()
                 return receipt
-        own = fields if type(fields.body) is bytes else replace(fields, body=bytes(fields.body))
+        own = fields
+        if type(fields.body) is not bytes:
+            check_fields(fields)
+            own = replace(fields, body=bytes(fields.body))
         return self._hand_over(lambda: self._fields.append(own))
 
     def put(self, request: AppendRequest) -> Answer:

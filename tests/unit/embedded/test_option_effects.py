@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import fields
 
 import rocketlake
-from rocketlake import Message
+from rocketlake import Message, PutFailedError
 from rocketlake.store.options import UNREAD, StoreOptions
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,6 +94,16 @@ def test_query_returns_as_many_as_max_msgs_num_batch_says(path):
 def put_light(store, queue):
     message = Message(topic="t", body=b"x", properties={"INNER_MULTI_DISPATCH": queue})
     return store.put(message).status
+
+
+def test_refusal_for_too_many_light_queues_names_the_option(path):
+    light = {"enable_lmq": True, "enable_multi_dispatch": True, "max_lmq_consume_queue_num": 1}
+    with rocketlake.open_store(path, enable_lmq_quota=True, **light) as store:
+        put_light(store, "%LMQ%a")
+        with pytest.raises(PutFailedError) as caught:
+            put_light(store, "%LMQ%b")
+    assert "the store has 1 light queues; maxLmqConsumeQueueNum allows 1" in caught.value.reason
+    assert "a larger max_lmq_consume_queue_num (maxLmqConsumeQueueNum)" in str(caught.value)
 
 
 @pytest.mark.parametrize(

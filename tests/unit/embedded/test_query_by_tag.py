@@ -1,5 +1,6 @@
 """Messages by their tag, through the entries that RocketMQ 5.5 has in its index."""
 
+import pytest
 from embedded_fakes import bodies
 
 import rocketlake
@@ -24,3 +25,13 @@ def test_tags_are_found_through_the_index(tmp_path):
         assert store.query("orders", tag="paid", begin=T0 + 1) == []
     with rocketlake.open_store(tmp_path, read_only=True) as store:
         assert bodies(store.query("orders", tag="paid")) == ["1", "3"]
+
+
+def test_query_without_key_and_tag_says_what_is_wanted(tmp_path):
+    with rocketlake.open_store(tmp_path) as store:
+        for opened in (store, rocketlake.open_store(tmp_path, read_only=True)):
+            with pytest.raises(TypeError) as caught:
+                opened.query("orders")
+            assert "no key and no tag: query('orders', key=" in str(caught.value)
+            assert "tag=" in str(caught.value)
+        opened.close()

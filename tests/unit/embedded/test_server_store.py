@@ -1,6 +1,7 @@
 """A store as a server uses it: RocketMQ's defaults, tables, delays that follow the role."""
 
 import json
+import re
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from rocketlake.format.record import Check, scan
 from rocketlake.metadata.groups import SubscriptionGroup
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import TopicConfig
 from rocketlake.store.api import GetRequest, GetStatus, PutReceipt, PutStatus, SendFields
 from rocketlake.store.options import BrokerRole
 
@@ -185,3 +187,24 @@ def test_store_that_is_closed_as_a_replica_delivers_nothing(tmp_path):
         request = GetRequest(topic="T", queue_id=0, offset=0)
         assert store.engine.get_raw(request).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
     assert not (tmp_path / "abort").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("orders", "config = 'orders' is str; wanted TopicConfig"),
+        (TopicConfig(name=7), "name = 7 is int; wanted str"),
+        (TopicConfig(name="t", read_queue_count="4"), "read_queue_count = '4' is str; wanted int"),
+        (TopicConfig(name="t", write_queue_count=2.0), "write_queue_count = 2.0 is float; wanted"),
+        (TopicConfig(name="t", perm="RW"), "perm = 'RW' is str; wanted int"),
+        (TopicConfig(name="t", order="no"), "order = 'no' is str; wanted bool"),
+        (TopicConfig(name="t", sys_flag=None), "sys_flag = None is NoneType; wanted int"),
+        (TopicConfig(name="t", filter_type="SINGLE_TAG"), "is str; wanted TopicFilterType"),
+        (TopicConfig(name="t", attributes=None), "attributes = None is NoneType; wanted a dict"),
+        (TopicConfig(name="t", attributes={"a": 1}), "attributes has 'a': 1; wanted str for both"),
+    ],
+)
+def test_topic_with_a_field_of_another_type_is_refused(store, config, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        store.topics.create(config)
+    assert store.topics.book.get("t") is None

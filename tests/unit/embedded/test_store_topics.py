@@ -1,5 +1,7 @@
 """Topics and groups of a store: made, changed, deleted; their progress, moved."""
 
+import re
+
 import pytest
 from embedded_fakes import MemoryEngine, bodies, open_memory_store
 
@@ -259,3 +261,23 @@ def test_topic_whose_deletion_failed_can_be_written(real, monkeypatch):
             real.delete_topic("orders")
     assert real.put(order(body=b"b"), 0).queue_offset == 1
     assert bodies(real.get("orders", 0, 0).messages) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"queues": "4"}, "queues = '4' is str; wanted int"),
+        ({"queues": True}, "queues = True is bool; wanted int"),
+        ({"attributes": ["a"]}, "attributes = ['a'] is list; wanted a dict of str to str"),
+    ],
+)
+def test_words_for_a_topic_of_another_type_are_named(store, arguments, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        store.create_topic("new", **arguments)
+    store.create_topic("orders")
+    with pytest.raises(TypeError, match=re.escape(words)):
+        store.update_topic("orders", **arguments)
+    with pytest.raises(TypeError, match="name = 7 is int; wanted str"):
+        store.create_topic(7)
+    with pytest.raises(TypeError, match="writable = 'no' is str; wanted bool"):
+        store.update_topic("orders", writable="no")

@@ -1,8 +1,10 @@
 """What a put answers, in the order of its checks; and what it leaves behind."""
 
+import re
 from threading import Thread
 
 import pytest
+from msgspec.structs import replace
 from store_bench import batch, open_engine, read, request
 
 from rocketlake.errors import FlushFailedError, StorePoisonedError
@@ -151,7 +153,7 @@ class TestHooks:
             return self.answer(asked) if callable(self.answer) else self.answer
 
     def test_first_answer_wins(self, store):
-        refusal = PutReceipt(PutStatus.WHEEL_TIMER_FLOW_CONTROL)
+        refusal = PutReceipt(PutStatus.WHEEL_TIMER_FLOW_CONTROL, reason="too many")
         hooks = [self.Hook(None), self.Hook(refusal), self.Hook(None)]
         for hook in hooks:
             store.add_hook(hook)
@@ -159,6 +161,41 @@ class TestHooks:
         assert store.put_message(Message(topic="T", body=b"2"), 0) is refusal
         assert [hook.seen for hook in hooks] == [[b"1", b"2"], [b"1", b"2"], []]
         assert store.log.wrote_where == 0
+
+    def test_refusal_without_words_says_whose_it_is(self, store):
+        store.add_hook(self.Hook(PutReceipt(PutStatus.MESSAGE_ILLEGAL)))
+        for receipt in (store.put(request()), store.put_message(Message(topic="T", body=b""), 0)):
+            assert receipt == PutReceipt(
+                PutStatus.MESSAGE_ILLEGAL, reason="the hook 'test' said so"
+            )
+
+    @pytest.mark.parametrize(
+        ("answer", "words"),
+        [
+            ("no", "'no' is str; wanted AppendRequest, PutReceipt or None"),
+            (PutReceipt("MESSAGE_ILLEGAL"), "status = 'MESSAGE_ILLEGAL' is str; wanted PutStatus"),
+            (replace(request(), queue_id="0"), "queue_id = '0' is str; wanted int"),
+            (replace(request(), born_host=b"x"), "born_host = b'x' is bytes; wanted Endpoint"),
+            (replace(request(), message=None), "message = None is NoneType; wanted Message"),
+            (request(body=7), "message.body = 7 is int; wanted bytes"),
+            (request(topic=None), "message.topic = None is NoneType; wanted str"),
+            (request(keys="k"), "message.keys = 'k' is str; wanted a list of str"),
+            (request(properties={"a": 1}), "message.properties['a'] = 1 is int; wanted str"),
+        ],
+    )
+    def test_answer_that_is_none_names_hook_and_field(self, store, answer, words):
+        store.add_hook(self.Hook(answer))
+        end = store.log.wrote_where
+        with pytest.raises(TypeError, match=f"answer of the hook 'test': .*{re.escape(words)}"):
+            store.put(request())
+        assert store.log.wrote_where == end
+
+    def test_answer_to_a_batch_names_the_field(self, store):
+        hook = self.Hook(None)
+        hook.before_put_batch = lambda asked: replace(asked, messages=[request().message, b"x"])
+        store.add_hook(hook)
+        with pytest.raises(TypeError, match=r"messages\[1\] = b'x' is bytes; wanted Message"):
+            store.put_batch(batch([b"a"]))
 
     def test_hook_can_replace_the_request(self, store):
         store.add_hook(self.Hook(lambda asked: request("Other", asked.message.body, 2)))

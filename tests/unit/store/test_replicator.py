@@ -8,7 +8,7 @@ from store_bench import batch, open_engine, read, request
 from rocketlake.errors import FlushFailedError, StorePoisonedError
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.model.message import Message
-from rocketlake.store.api import PutStatus
+from rocketlake.store.api import PutStatus, ReplicaAnswer
 from rocketlake.store.options import BrokerRole
 from support.manual_clock import ManualClock
 
@@ -80,8 +80,27 @@ def test_put_ends_with_what_replicas_say(store, put, status, is_later):
     store.set_replicator(replicator)
     receipt = put(store)
     assert receipt.status is status
+    assert "replica" in receipt.reason
     assert receipt.is_ok
     assert replicator.ends == [receipt.physical_offset + receipt.size]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_put_ends_with_the_words_of_replicas(store, put, is_later):
+    answer = ReplicaAnswer(PutStatus.FLUSH_SLAVE_TIMEOUT, "replica b is 9 bytes behind")
+    wanted = (answer.status, answer.reason)
+    if is_later:
+        said, answer = answer, Future()
+        answer.set_result(said)
+    store.set_replicator(Replicator(asked=answer))
+    receipt = put(store)
+    assert (receipt.status, receipt.reason) == wanted
+    refusal = ReplicaAnswer(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, "1 of 2 replicas are there")
+    store.set_replicator(Replicator(checked=refusal))
+    receipt = put(store)
+    assert (receipt.status, receipt.reason) == (refusal.status, refusal.reason)
+    store.set_replicator(Replicator(checked=ReplicaAnswer(OK), asked=ReplicaAnswer(OK)))
+    assert put(store).status is OK
 
 
 def test_too_few_replicas_refuse_before_the_append(store, put):
@@ -103,6 +122,7 @@ def test_replicator_that_fails_behind_the_append_gives_a_status(store, put, erro
     store.set_replicator(Replicator(asked=answer))
     receipt = put(store)
     assert (receipt.status, receipt.is_ok) == (PutStatus.UNKNOWN_ERROR, True)
+    assert receipt.reason == f"the replicator failed: {error!r}"
 
 
 def test_future_that_the_replicator_cancels_gives_a_status(store, put):
@@ -288,6 +308,7 @@ class TestSyncMasterAlone:
             receipt = put(store)
             assert receipt.status is status
             assert receipt.is_ok
+            assert ("no replica follows the log" in receipt.reason) is (status is not OK)
             assert store.put(request(wait=False)).status is OK
 
     def test_replicator_answers_once_there_is_one(self, tmp_path, put):

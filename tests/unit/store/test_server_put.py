@@ -1,9 +1,11 @@
 """Puts of a server: from a client's fields, and for callers that must not wait."""
 
+import re
 import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from store_bench import batch, open_engine, read, request
 
 from rocketlake.model.endpoint import Endpoint
@@ -290,3 +292,36 @@ def test_puts_that_wait_are_answered_when_the_store_is_closed(tmp_path):
     closing.join()
     statuses = {answered(answer).status for answer in answers}
     assert statuses <= {OK, PutStatus.SERVICE_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"topic": None}, "topic = None is NoneType; wanted str"),
+        ({"topic": ["T"]}, "topic = ['T'] is list; wanted str"),
+        ({"queue_id": "0"}, "queue_id = '0' is str; wanted int"),
+        ({"queue_id": 1 << 40}, "queue_id = 1099511627776 does not fit into 32 bits"),
+        ({"body": "text"}, "body = 'text' is str; wanted bytes, bytearray or memoryview"),
+        ({"body": 7}, "body = 7 is int; wanted bytes"),
+        ({"body": [1, 2]}, "body = [1, 2] is list; wanted bytes"),
+        ({"properties": None}, "properties = None is NoneType; wanted str or bytes"),
+        ({"born_host": "10.0.0.1:1"}, "born_host = '10.0.0.1:1' is str; wanted bytes"),
+        ({"born_host": b"1"}, "born_host has 1 bytes; wanted 8 or 20"),
+        ({"born_timestamp": 1.5}, "born_timestamp = 1.5 is float; wanted int"),
+        ({"flag": None}, "flag = None is NoneType; wanted int"),
+        ({"sys_flag": b""}, "sys_flag = b'' is bytes; wanted int"),
+        ({"reconsume_times": "1"}, "reconsume_times = '1' is str; wanted int"),
+    ],
+)
+def test_field_of_another_type_is_named_and_nothing_is_put(store, put, wrong, words):
+    """A body of 7 was stored as seven zero bytes, and a list of numbers as their bytes."""
+    assert put(store, fields()).is_ok  # the short way from now on
+    end = store.log.wrote_where
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        put(store, structs.replace(fields(), **wrong))
+    assert store.log.wrote_where == end
+
+
+def test_what_are_no_fields_is_named(store, put):
+    with pytest.raises(TypeError, match=r"fields = b'' is bytes; wanted SendFields"):
+        put(store, b"")
