@@ -99,6 +99,7 @@ class Preallocator(BackgroundService):
         self._change = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._error: RocketLakeError | None = None
+        self._no_buffer_count = 0
         self.holder: Holder | None = None
         self.refusal = ""
         """Why the last `obtain` returned False."""
@@ -218,10 +219,21 @@ class Preallocator(BackgroundService):
         pending = sum(request.file is None for request in self._requests.values())
         if self._stock is not None and self._stock.available <= pending:
             self.refusal = f"no write buffer is left for {place.path.name}"
-            log.warning("no write buffer left for a file path=%s", place.path)
+            self._note_no_buffer(place)
             return False
         self._requests[place.base_offset] = _Request(place)
         return True
+
+    def _note_no_buffer(self, place: FilePlace) -> None:
+        """Log that a file has no write buffer: the first time, the second, the fourth …"""
+        # Why: each put comes here until a buffer is free, and its receipt says so.
+        self._no_buffer_count += 1
+        if not self._no_buffer_count & (self._no_buffer_count - 1):
+            log.warning(
+                "no write buffer left for a file path=%s count=%d",
+                place.path,
+                self._no_buffer_count,
+            )
 
     def _check_open(self) -> None:
         if self.is_closing:

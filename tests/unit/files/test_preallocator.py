@@ -173,6 +173,16 @@ def test_without_write_buffers_the_caller_is_refused_at_once(make, place):
     assert preallocator.refusal == f"no write buffer is left for {place(0).path.name}"
 
 
+def test_no_write_buffer_is_logged_sparsely_and_counted(make, place, caplog):
+    preallocator = make(stock=Stock(0))
+    for _ in range(100):
+        assert preallocator.obtain(place(0), place(1)) is None
+    lines = [record.getMessage() for record in caplog.records]
+    path = place(0).path
+    counts = [1, 2, 4, 8, 16, 32, 64]
+    assert lines == [f"no write buffer left for a file path={path} count={n}" for n in counts]
+
+
 def test_files_being_made_count_against_the_write_buffers(make, place, ops):
     preallocator = make(wait_s=0, stock=Stock(1))
     preallocator.obtain(place(0), place(1))
