@@ -348,7 +348,8 @@ class MappedFile(HeldResource):
         The view keeps the memory, but does not hold the file.
         """
         end = self.wrote if self._write_buffer is None else self.committed
-        return self.base_offset, end, self.map().toreadonly()
+        mapped = self._map or self._map_now()
+        return self.base_offset, end, mapped.buffer.toreadonly()
 
     def last_modified_ms(self) -> int:
         """Return when the file was changed last, as the file system has it; 0 if it is gone."""

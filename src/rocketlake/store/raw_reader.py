@@ -25,10 +25,10 @@ from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import layout
 from rocketlake.format.record import Check, ReadStop, read_ranges
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.api import PULL_SIZE_MAX, CorruptUnit, GetRequest, GetStatus, Gone
+from rocketlake.store.api import CorruptUnit, GetRequest, GetStatus, Gone
 from rocketlake.store.message_walk import MessageWalk
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.read_rules import NO_LIMIT, PULL_SIZE_MIN, Limits, ReadRules
+from rocketlake.store.read_rules import Limits, ReadRules
 from rocketlake.store.reader import QueueReader, ReadQueues
 from rocketlake.store.stats import StoreStats
 from rocketlake.store.unit_walk import LogPart, ReadLog, ReadQueue, Taken, find_one_file
@@ -151,10 +151,7 @@ class RawReader(QueueReader):
         is_near = self._log.files.files[-1].base_offset <= place.near_until
         if not (low <= offset < high and 0 <= unit_at < place.unit_size and is_near):
             return None
-        count_max, count_stop, size_max = request.max_messages, NO_LIMIT, request.max_bytes
-        if request.is_limited or count_max < 0 or not PULL_SIZE_MIN <= size_max <= PULL_SIZE_MAX:
-            limits = self._rules.limits(request, is_in_memory=True)
-            count_max, count_stop, size_max = limits.count_max, limits.count_stop, limits.size_max
+        limits = self._rules.limits(request, is_in_memory=True)
         hashes, stop_offset = None, high
         if message_filter is not None:
             hashes = message_filter.hashes
@@ -173,7 +170,7 @@ class RawReader(QueueReader):
                 base + end,
                 _HEADS if is_ours else _CHECKS,
                 hashes,
-                (0, 0, count_max, count_stop, size_max),
+                (0, 0, limits.count_max, limits.count_stop, limits.size_max),
                 not is_ours,
             )
         except (FileAccessError, ValueError):
