@@ -225,7 +225,7 @@ class Preallocator(BackgroundService):
         return True
 
     def _note_no_buffer(self, place: FilePlace) -> None:
-        """Log that a file has no write buffer: the first time, the second, the fourth, the eighth."""
+        """Log that a file has no write buffer: the first time, the second, the fourth and so on."""
         # Why: each put comes here until a buffer is free, and its receipt says so.
         self._no_buffer_count += 1
         if not self._no_buffer_count & (self._no_buffer_count - 1):
