@@ -1,6 +1,7 @@
 """The queues of a store as the disk has them, in files or in RocksDB, before any rule applies."""
 
 from pathlib import Path
+from typing import Final
 
 from rocketlake.errors import RocksDbError
 from rocketlake.files.rocksdb import Database, is_database
@@ -9,10 +10,12 @@ from rocketlake.format import names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline.damage import Damage
 from rocketlake.store.offline.log import Readers
-from rocketlake.store.offline.queues import QueueView
+from rocketlake.store.offline.queues import HELD_MAX, QueueView
 from rocketlake.store.offline.rocksdb_queues import load_queues
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.unit_kind import BATCHED, PLAIN
+
+_HELD_TOTAL: Final = 64 << 20  # bytes of units of small queues that are kept in memory
 
 
 class DiskQueues:
@@ -29,6 +32,7 @@ class DiskQueues:
     def load_files(self, *, is_clean: bool) -> dict[QueueKey, QueueView]:
         """Load the queues that are files."""
         found: dict[QueueKey, QueueView] = {}
+        left = _HELD_TOTAL
         options = self._options
         families = (
             (names.CONSUME_QUEUE, PLAIN, options.mapped_file_size_consume_queue),
@@ -47,7 +51,8 @@ class DiskQueues:
                 if not files and key in found:
                     continue
                 view = QueueView(key, kind, self._readers, files, file_size=file_size)
-                view.load(self._damage, is_clean=is_clean)
+                view.load(self._damage, is_clean=is_clean, held_max=min(HELD_MAX, left))
+                left -= view.held_size
                 found[key] = view
         return found
 

@@ -5,10 +5,12 @@ point behind the end of the log left out, and behind them the units that dispatc
 (`Owed`). Plain and batch queues have one face.
 """
 
+import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,12 @@ from rocketlake.store.offline.log import Readers
 from rocketlake.store.unit_kind import UnitKind
 
 BATCH = 1024
+HELD_MAX: Final = 4 << 10
+"""Bytes of units that a view keeps in memory, of a queue that has no more."""
 _READ = 64 << 10
+
+# What units of both kinds begin with: physical offset and size.
+_PLACE: Final = struct.Struct(">qi")
 
 PLACE_DTYPE = np.dtype(
     [
@@ -94,13 +101,17 @@ class QueueView:
         self.min_offset = 0
         self.owed = Owed()
         self._owed_places: Places | None = None
+        self._held = b""
+        """The units from the first on, if they are few; without them a read of the file serves."""
 
     # --- finding the end -----------------------------------------------------------------------
 
-    def load(self, damage: Damage, *, is_clean: bool = False) -> None:
+    def load(self, damage: Damage, *, is_clean: bool = False, held_max: int = 0) -> None:
         """Find the last valid unit, looking from the third file from the end on.
 
-        After a clean stop nothing but zeros may lie behind it.
+        After a clean stop nothing but zeros may lie behind it. A queue in one file keeps up to
+        `held_max` bytes of units in memory: with many small queues, to open a file costs more than
+        all else.
         """
         index = max(len(self.files) - 3, 0)
         self.end_index = self.first_index
@@ -111,61 +122,73 @@ class QueueView:
         for file in self.files[index:]:
             first = file.base_offset // self.kind.unit_size
             self._note_shape(file, damage)
-            count = self._valid_units(file)
+            count, behind = self._valid_units(file, held_max if len(self.files) == 1 else 0)
             self.end_index = first + count
             if is_clean:
-                self._note_end(file, count, damage)
+                self._note_end(file, count, behind, damage)
             if count < self.file_size // self.kind.unit_size:
                 break
         self._find_max_physical()
 
-    def _note_end(self, file: OffsetFile, count: int, damage: Damage) -> None:
+    def _note_end(self, file: OffsetFile, count: int, behind: bytes, damage: Damage) -> None:
         position = count * self.kind.unit_size
         if count < self.file_units() and file is not self.files[-1]:
             text = f"the units of {self.key} end here, before the file behind"
             damage.report(file.path, position, text)
             return
-        unit = self._readers.read(file.path, position, self.kind.unit_size)
-        if count < self.file_units() and any(unit):
+        if count < self.file_units() and any(behind):
             damage.report(file.path, position, f"no valid unit; {self.key} is cut here")
 
     def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
         if file.size % self.kind.unit_size and file.size != self.file_size:
             damage.report(file.path, file.size, f"not whole units of {self.kind.unit_size} bytes")
 
-    def _valid_units(self, file: OffsetFile) -> int:
-        count = 0
-        step = _READ // self.kind.unit_size * self.kind.unit_size
-        for position in range(0, min(file.size, self.file_size), step):
+    def _valid_units(self, file: OffsetFile, held_max: int) -> tuple[int, bytes]:
+        """Return how many units of a file are valid, and the bytes of the unit behind them."""
+        size = self.kind.unit_size
+        position, step = 0, HELD_MAX // size * size  # nearly all of many queues are small
+        while position < min(file.size, self.file_size):
             data = self._readers.read(file.path, position, min(step, self.file_size - position))
             valid = self.kind.count_valid(self.kind.decode(data))
-            count += valid
-            if valid < step // self.kind.unit_size:
-                break
-        return count
+            if valid < step // size:
+                if not position and valid * size <= held_max:
+                    self._held = data[: valid * size]
+                return position // size + valid, data[valid * size : (valid + 1) * size]
+            position += step
+            step = _READ // size * size
+        return position // size, b""
 
     def _find_max_physical(self) -> None:
         """Take the end of the record that the last real unit points to."""
         self.max_physical_offset = -1
-        if self.end_index > self.first_index:
-            last = self._disk_units(self.end_index - 1, 1)
-            if len(last) and not _is_prefill(last)[0]:
-                self.max_physical_offset = int(last["physical_offset"][0]) + int(last["size"][0])
+        place = self._place_at(self.end_index - 1)
+        if place is not None and place != _PREFILL:
+            self.max_physical_offset = place[0] + place[1]
+
+    def _place_at(self, index: int) -> tuple[int, int] | None:
+        """Return where the record of a unit of the files lies, and its size; None without one."""
+        if not self.first_index <= index < self.end_index:
+            return None
+        at = (index - self.first_index) * self.kind.unit_size
+        if at < len(self._held):
+            place: tuple[int, int] = _PLACE.unpack_from(self._held, at)
+            return place
+        unit = self._disk_units(index, 1)
+        return (int(unit["physical_offset"][0]), int(unit["size"][0])) if len(unit) else None
 
     def first_physical_offset(self) -> int:
         """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
         low, high = self.first_index, self.end_index
-        unit = self._disk_units(low, 1) if low < high else np.empty(0, self.kind.dtype)
-        if len(unit) and _is_prefill(unit)[0]:
+        place = self._place_at(low)
+        if place == _PREFILL:
             while low < high:
                 middle = (low + high) // 2
-                unit = self._disk_units(middle, 1)
-                if len(unit) and _is_prefill(unit)[0]:
+                if self._place_at(middle) == _PREFILL:
                     low = middle + 1
                 else:
                     high = middle
-            unit = self._disk_units(low, 1) if low < self.end_index else unit[:0]
-        return int(unit["physical_offset"][0]) if len(unit) else -1
+            place = self._place_at(low)
+        return place[0] if place is not None else -1
 
     def cut(self, log_end: int, damage: Damage | None = None) -> int:
         """Leave out units that point behind the end of the log; return how many.
@@ -175,8 +198,8 @@ class QueueView:
         low, high = self.first_index, self.end_index
         while low < high:
             middle = (low + high) // 2
-            unit = self._disk_units(middle, 1)
-            if not len(unit) or int(unit["physical_offset"][0]) >= log_end:
+            place = self._place_at(middle)
+            if place is None or place[0] >= log_end:
                 high = middle
             else:
                 low = middle + 1
@@ -222,6 +245,8 @@ class QueueView:
         """
         low, high = self.first_index, self.first_index + self.total
         end = high
+        if self._is_first_held(log_min):
+            high = low
         while low < high:
             middle = (low + high) // 2
             unit = self.units(middle, 1)
@@ -237,6 +262,13 @@ class QueueView:
             self.min_offset = int(self.units(low, 1)["queue_offset"][0])
         else:
             self.min_offset = low
+
+    def _is_first_held(self, log_min: int) -> bool:
+        """Tell whether the log surely holds the record of the first unit."""
+        place = self._place_at(self.first_index)
+        if place is None or place == _PREFILL:
+            return False
+        return log_min <= place[0] < self.max_physical_offset
 
     # --- units ---------------------------------------------------------------------------------
 
@@ -278,15 +310,13 @@ class QueueView:
         low, high = self.first_index, self.end_index
         while low < high:
             middle = (low + high) // 2
-            unit = self._disk_units(middle, 1)
-            if len(unit) and int(unit["physical_offset"][0]) <= physical_offset:
+            place = self._place_at(middle)
+            if place is not None and place[0] <= physical_offset:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.first_index:
-            return -1
-        unit = self._disk_units(low - 1, 1)
-        return int(unit["physical_offset"][0]) if len(unit) else -1
+        place = self._place_at(low - 1)
+        return place[0] if place is not None else -1
 
     def iterate(
         self, from_offset: int, to_offset: int, damage: Damage, batch: int = BATCH
@@ -345,7 +375,24 @@ class QueueView:
         )
         return min(found, default=self.end_index) if index < self.end_index else index
 
+    @property
+    def held_size(self) -> int:
+        """How many bytes of units are in memory."""
+        return len(self._held)
+
+    def held(self, index: int, end: int) -> bytes | None:
+        """Return the units of the files from an index up to another as they are on the disk.
+
+        None where they are not in memory.
+        """
+        size = self.kind.unit_size
+        begin, stop = (index - self.first_index) * size, (end - self.first_index) * size
+        return self._held[begin:stop] if 0 <= begin < stop <= len(self._held) else None
+
     def _disk_units(self, index: int, count: int) -> npt.NDArray[np.void]:
+        held = self.held(index, index + count)
+        if held is not None:
+            return self.kind.decode(held)
         number = index // self.file_units()
         file = self._by_base.get(number * self.file_size)
         if file is None:
@@ -364,6 +411,8 @@ def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> in
     """Return the size of a queue's files: the given one, that of the files, or the default."""
     if given is not None:
         return -(-given // kind.unit_size) * kind.unit_size
+    if len(files) == 1 and not files[0].base_offset and files[0].size >= kind.unit_size:
+        return files[0].size // kind.unit_size * kind.unit_size
     counts = Counter(file.size // kind.unit_size * kind.unit_size for file in files)
     usual = sorted(counts, key=lambda size: (counts[size], size), reverse=True)
     steps = [b.base_offset - a.base_offset for a, b in pairwise(files)]
@@ -371,6 +420,9 @@ def _file_size(files: list[OffsetFile], kind: UnitKind, given: int | None) -> in
         if size > 0 and all(file.base_offset % size == 0 for file in files):
             return size
     return kind.default_file_size
+
+
+_PREFILL: Final = (0, layout.PREFILL_SIZE)
 
 
 def _is_prefill(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
