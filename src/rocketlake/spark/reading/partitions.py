@@ -16,9 +16,12 @@ from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.reading.filtering import LogFilter, RecordFilter
 from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.run_split import split, weigh
+from rocketlake.spark.reading.run_table import PackedRuns, RunTable
+from rocketlake.spark.reading.run_units import read_units
 from rocketlake.spark.reading.seats import Seat
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
-from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill, split, weigh
+from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.reading.walking import Gap, walk_past
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import settle_worker
@@ -36,7 +39,12 @@ class QueuePart(Struct, frozen=True, tag=True):
     """A part of the log, as several queues' units see it."""
 
     store: StoreRef
-    runs: tuple[UnitRun, ...]
+    packed: PackedRuns
+
+    @property
+    def table(self) -> RunTable:
+        """The units."""
+        return RunTable.unpack(self.packed)
 
 
 class PlacesPart(Struct, frozen=True, tag=True):
@@ -121,7 +129,7 @@ def read_partition(
             on_bad_body=reader.judge_body,
         )
         if isinstance(part, QueuePart):
-            found = reader.of_runs(part.runs)
+            found = reader.of_runs(part.table)
         elif isinstance(part, PlacesPart):
             found = reader.of_places(part)
         else:
@@ -148,26 +156,15 @@ class _PartReader:
         self._options = options
         self._wanted = wanted
 
-    def of_runs(self, runs: tuple[UnitRun, ...]) -> Iterator[Found]:
+    def of_runs(self, runs: RunTable) -> Iterator[Found]:
         """Read the records of units, as many units at a time as memory allows."""
-        count = sum(map(len, runs))
+        count = int(runs.counts.sum())
         cuts = weigh(self._files, runs).cuts(-(-count // _UNITS_MAX)) if count > _UNITS_MAX else []
         for piece in split(self._files, runs, cuts) if cuts else [runs]:
-            places: list[Places] = []
-            numbers: list[npt.NDArray[np.int64]] = []
-            for number, run in enumerate(piece):
-                units = self._files.all(run)
-                for begin, end in self._files.lost(run) if len(units) < len(run) else ():
-                    path, position = self._files.path(run, begin)
-                    text = f"units of {run.key} from {begin} to {end} are gone"
-                    self._damage.report(path, position, text)
-                places.append(units)
-                numbers.append(np.full(len(units), number, np.int64))
-            yield from self._gather(
-                np.concatenate(places),
-                np.concatenate(numbers),
-                [(run.topic, run.queue_id) for run in piece],
-            )
+            units = read_units(self._files, piece)
+            for path, position, text in units.lost:
+                self._damage.report(path, position, text)
+            yield from self._gather(units.places, units.rows, piece.queues)
 
     def of_places(self, part: PlacesPart) -> Iterator[Found]:
         """Read records at given places."""

@@ -11,10 +11,12 @@ from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, want
 from rocketlake.spark.reading.narrowing import times
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
+from rocketlake.spark.reading.run_split import split, weigh
+from rocketlake.spark.reading.run_table import RunTable
 from rocketlake.spark.reading.seats import Seat
 from rocketlake.spark.reading.spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreRef
-from rocketlake.spark.reading.units import UnitFiles, UnitRun, split, weigh
+from rocketlake.spark.reading.units import UnitFiles, UnitRun
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.log import Readers
 from rocketlake.store.offline.queues import Places, QueueView
@@ -46,6 +48,8 @@ def plan_spans(
             run = _run_of(queue, span)
             if len(run):
                 runs.append(run)
+        if not len(queue.owed):
+            continue
         places = queue.owed.places()
         inside = (places["queue_offset"] >= span.from_offset) & (
             places["queue_offset"] < span.to_offset
@@ -54,7 +58,8 @@ def plan_spans(
             owed.append((span, places[inside]))
     readers = Readers(store.directory.ops)
     try:
-        parts = _plan_runs(ref, UnitFiles(ref.path, readers), runs, options)
+        files = UnitFiles(ref.path, readers, store.queues)
+        parts = _plan_runs(ref, files, RunTable.of(runs), options)
     finally:
         readers.close()
     parts += _plan_stored(store, ref, stored, options)
@@ -91,15 +96,15 @@ def _index_from(queue: QueueView, queue_offset: int) -> int:
 
 
 def _plan_runs(
-    ref: StoreRef, files: UnitFiles, runs: list[UnitRun], options: SourceOptions
+    ref: StoreRef, files: UnitFiles, runs: RunTable, options: SourceOptions
 ) -> list[Partition]:
-    if not runs:
+    if not len(runs):
         return []
     weights = weigh(files, runs)
-    pieces = min(pieces_for(weights.total, options), sum(map(len, runs)))
+    pieces = min(pieces_for(weights.total, options), int(runs.counts.sum()))
     cuts = weights.cuts(pieces)
     split_runs = split(files, runs, cuts) if cuts else [runs]
-    return [Partition(QueuePart(ref, tuple(piece))) for piece in split_runs]
+    return [Partition(QueuePart(ref, piece.pack())) for piece in split_runs]
 
 
 def _plan_stored(

@@ -1,25 +1,27 @@
-"""Queue units by index, on the driver and on an executor, and where to cut them.
+"""Queue units by index, on the driver and on an executor.
 
 A queue's files are found by name alone, so that a partition of ten thousand queues stays small.
 """
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rocketlake.format import layout, names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline.log import Readers
-from rocketlake.store.offline.queues import PLACE_DTYPE, Places
+from rocketlake.store.offline.queues import PLACE_DTYPE, Places, QueueView
 from rocketlake.store.unit_kind import BATCHED, PLAIN, UnitKind
 
-_BLOCK: Final = 3276  # units that one read of 64 KiB brings
-_SAMPLES: Final = 4096
+BLOCK: Final = 3276
+"""Units that one read of 64 KiB brings."""
+
+_PLACE: Final = struct.Struct(">qi")  # what units of both kinds begin with
 
 Numbers = npt.NDArray[np.int64]
 
@@ -43,32 +45,66 @@ class UnitRun(Struct, frozen=True):
         return QueueKey(self.topic, self.queue_id)
 
     @property
+    def unit_size(self) -> int:
+        """Bytes of a unit."""
+        return layout.BATCH_UNIT_SIZE if self.is_batch else layout.UNIT_SIZE
+
+    @property
     def kind(self) -> UnitKind:
         """What its units look like."""
         return BATCHED if self.is_batch else PLAIN
 
 
 class UnitFiles:
-    """Reads units of a store's queues."""
+    """Reads units of a store's queues.
 
-    def __init__(self, root: str | Path, readers: Readers) -> None:
-        self._root = Path(root)
+    `views` are the queues as the driver has them open: units that are in memory are not read again.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        readers: Readers,
+        views: Mapping[QueueKey, QueueView] | None = None,
+    ) -> None:
+        self._root = str(root)
         self._readers = readers
+        self._views = views or {}
         self._paths: dict[tuple[bool, str, int, int], Path] = {}
 
     def path(self, run: UnitRun, index: int) -> tuple[Path, int]:
         """Return the file of a unit, and where in it the unit lies."""
-        kind = run.kind
-        per_file = run.file_size // kind.unit_size
+        per_file = run.file_size // run.unit_size
         number, rest = divmod(index, per_file)
-        seat = (run.is_batch, run.topic, run.queue_id, number)
-        path = self._paths.get(seat)  # to make one takes longer than to read a unit
+        key = (run.is_batch, run.topic, run.queue_id, number)
+        path = self._paths.get(key)  # to make one takes longer than to read a unit
         if path is None:
             family = names.BATCH_CONSUME_QUEUE if run.is_batch else names.CONSUME_QUEUE
             name = names.offset_name(number * run.file_size)
-            path = self._root / family / run.topic / str(run.queue_id) / name
-            self._paths[seat] = path
-        return path, rest * kind.unit_size
+            path = Path(f"{self._root}/{family}/{run.topic}/{run.queue_id}/{name}")
+            self._paths[key] = path
+        return path, rest * run.unit_size
+
+    def raw(self, run: UnitRun) -> bytes | None:
+        """Return the units of a run as they are on the disk; None if no one file has them all."""
+        view = self._views.get(run.key) if self._views else None
+        held = view.held(run.from_index, run.to_index) if view is not None else None
+        if held is not None:
+            return held
+        size = len(run) * run.unit_size
+        path, position = self.path(run, run.from_index)
+        if position + size > run.file_size:
+            return None
+        found = self._readers.read(path, position, size)
+        return found if len(found) == size else None
+
+    def place_at(self, run: UnitRun, index: int) -> tuple[int, int] | None:
+        """Return the physical offset and the size that a unit has; None if it is gone."""
+        unit = self.raw(UnitRun(run.topic, run.queue_id, run.is_batch, run.file_size, index, index + 1))
+        if unit is None:
+            return None
+        place: tuple[int, int] = _PLACE.unpack_from(unit)
+        return place
 
     def read(self, run: UnitRun, index: int, count: int) -> Places:
         """Return up to `count` units from an index on, at most those of one file."""
@@ -76,16 +112,7 @@ class UnitFiles:
         path, position = self.path(run, index)
         size = min(count * kind.unit_size, run.file_size - position)
         raw = kind.decode(self._readers.read(path, position, size))
-        places = np.empty(len(raw), PLACE_DTYPE)
-        for name in ("physical_offset", "size", "tags_code"):
-            places[name] = raw[name]
-        if run.is_batch:
-            places["queue_offset"] = raw["base_queue_offset"]
-            places["batch_size"] = np.maximum(raw["batch_size"], 1)
-        else:
-            places["queue_offset"] = np.arange(index, index + len(raw))
-            places["batch_size"] = 1
-        return places
+        return to_places(raw, np.arange(index, index + len(raw)), is_batch=run.is_batch)
 
     def pieces(self, run: UnitRun, count: int) -> Iterator[tuple[int, Places]]:
         """Yield the units of a run with their first index; those of a file that is gone are not."""
@@ -148,7 +175,7 @@ class UnitFiles:
         Whatever the units hold, the answer is an index of the run, or its end.
         """
         high = run.to_index
-        while high - low > _BLOCK:
+        while high - low > BLOCK:
             middle = (low + high) // 2
             unit = self.read(run, middle, 1)
             if len(unit) and int(unit["physical_offset"][0]) >= physical_offset:
@@ -166,83 +193,23 @@ class UnitFiles:
         return low
 
 
+def to_places(raw: npt.NDArray[np.void], indexes: Numbers, *, is_batch: bool) -> Places:
+    """Return units of one kind, each with the queue offset it stands for."""
+    places = np.empty(len(raw), PLACE_DTYPE)
+    for name in ("physical_offset", "size", "tags_code"):
+        places[name] = raw[name]
+    if is_batch:
+        places["queue_offset"] = raw["base_queue_offset"]
+        places["batch_size"] = np.maximum(raw["batch_size"], 1)
+    else:
+        places["queue_offset"] = indexes
+        places["batch_size"] = 1
+    return places
+
+
 def is_prefill(units: Places) -> npt.NDArray[np.bool_]:
     """Mark the units that fill a queue before its first message."""
     mask: npt.NDArray[np.bool_] = (units["physical_offset"] == 0) & (
         units["size"] == layout.PREFILL_SIZE
     )
     return mask
-
-
-class Weights(Struct, frozen=True):
-    """Bytes of wanted records along the log: how many lie before each offset, roughly."""
-
-    offsets: Numbers
-    before: npt.NDArray[np.float64]
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return int(self.before[-1]) if len(self.before) else 0
-
-    def cuts(self, pieces: int) -> list[int]:
-        """Return physical offsets that divide the bytes evenly; fewer if they would be equal."""
-        if pieces <= 1 or self.total <= 0:
-            return []
-        wanted = np.arange(1, pieces) * (self.before[-1] / pieces)
-        found = np.interp(wanted, self.before, self.offsets).astype(np.int64)
-        return sorted(set(found.tolist()))
-
-
-def weigh(files: UnitFiles, runs: Sequence[UnitRun]) -> Weights:
-    """Sample the units of each run; between two samples its records are taken to lie evenly."""
-    per_run = max(2, min(64, _SAMPLES // max(len(runs), 1)))
-    begins: list[float] = []
-    ends: list[float] = []
-    sums: list[float] = []
-    for run in runs:
-        indexes = np.unique(np.linspace(run.from_index, run.to_index - 1, per_run).astype(np.int64))
-        known = [(int(i), unit[0]) for i in indexes if len(unit := files.read(run, int(i), 1))]
-        for (i, a), (j, b) in zip(known, [*known[1:], (run.to_index, None)], strict=True):
-            begin, size = int(a["physical_offset"]), max(int(a["size"]), 1)
-            end = int(b["physical_offset"]) if b is not None else begin + size
-            begins.append(begin)
-            ends.append(max(end, begin + 1))
-            sums.append(float((j - i) * size))
-    if not begins:
-        return Weights(np.empty(0, np.int64), np.empty(0, np.float64))
-    first, last, weight = np.array(begins), np.array(ends), np.array(sums)
-    density = weight / (last - first)
-    places = np.concatenate([first, last])
-    order = np.argsort(places, kind="stable")
-    slope = np.cumsum(np.concatenate([density, -density])[order])
-    places = places[order]
-    before = np.concatenate([[0.0], np.cumsum(np.maximum(slope[:-1], 0.0) * np.diff(places))])
-    return Weights(places.astype(np.int64), before)
-
-
-def split(files: UnitFiles, runs: Sequence[UnitRun], cuts: Sequence[int]) -> list[list[UnitRun]]:
-    """Cut every run at the same physical offsets; each unit is in exactly one piece."""
-    pieces: list[list[UnitRun]] = [[] for _ in range(len(cuts) + 1)]
-    for run in runs:
-        begin = run.from_index
-        for number, end in enumerate((*_indexes(files, run, cuts), run.to_index)):
-            if end > begin:
-                pieces[number].append(replace(run, from_index=begin, to_index=end))
-                begin = end
-    return [piece for piece in pieces if piece]
-
-
-def _indexes(files: UnitFiles, run: UnitRun, cuts: Sequence[int]) -> list[int]:
-    if len(run) <= _BLOCK:
-        units = files.all(run)
-        if len(units) == len(run):
-            rising = np.maximum.accumulate(units["physical_offset"])
-            found = np.searchsorted(rising, np.array(cuts, np.int64)) + run.from_index
-            return [int(index) for index in found]
-    indexes = []
-    low = run.from_index
-    for cut in cuts:
-        low = files.index_at(run, low, cut)
-        indexes.append(low)
-    return indexes

@@ -32,7 +32,7 @@ def read(
         return
     with ExecutorLog(part.store) as source:
         files = UnitFiles(part.store.path, source.readers)
-        for run in part.runs:
+        for run in part.table.runs():
             yield from _run_batches(run, files, wanted, broker)
             for begin, end in files.lost(run):
                 path, position = files.path(run, begin)
