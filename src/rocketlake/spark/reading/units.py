@@ -89,10 +89,11 @@ class UnitFiles:
         """Return the units of a run as they are on the disk; None if no one file has them all."""
         view = self._views.get(run.key) if self._views else None
         held = view.held(run.from_index, run.to_index) if view is not None else None
-        if held is not None:
-            return held
-        size = len(run) * run.unit_size
-        path, position = self.path(run, run.from_index)
+        return held or self._raw_read(run, run.from_index, len(run))
+
+    def _raw_read(self, run: UnitRun, index: int, count: int) -> bytes | None:
+        size = count * run.unit_size
+        path, position = self.path(run, index)
         if position + size > run.file_size:
             return None
         found = self._readers.read(path, position, size)
@@ -100,7 +101,10 @@ class UnitFiles:
 
     def place_at(self, run: UnitRun, index: int) -> tuple[int, int] | None:
         """Return the physical offset and the size that a unit has; None if it is gone."""
-        unit = self.raw(UnitRun(run.topic, run.queue_id, run.is_batch, run.file_size, index, index + 1))
+        view = self._views.get(run.key) if self._views else None
+        if view is not None:
+            return view.place_at(index)
+        unit = self._raw_read(run, index, 1)
         if unit is None:
             return None
         place: tuple[int, int] = _PLACE.unpack_from(unit)

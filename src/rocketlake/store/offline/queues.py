@@ -24,7 +24,7 @@ from rocketlake.store.offline.log import Readers
 from rocketlake.store.unit_kind import UnitKind
 
 BATCH = 1024
-HELD_MAX: Final = 4 << 10
+HELD_MAX: Final = 16 << 10
 """Bytes of units that a view keeps in memory, of a queue that has no more."""
 _READ = 64 << 10
 
@@ -103,6 +103,8 @@ class QueueView:
         self._owed_places: Places | None = None
         self._held = b""
         """The units from the first on, if they are few; without them a read of the file serves."""
+        self._edges: dict[int, tuple[int, int]] = {}
+        """What the first and the last unit of the files point to, by index."""
 
     # --- finding the end -----------------------------------------------------------------------
 
@@ -150,6 +152,8 @@ class QueueView:
         while position < min(file.size, self.file_size):
             data = self._readers.read(file.path, position, min(step, self.file_size - position))
             valid = self.kind.count_valid(self.kind.decode(data))
+            if valid and not position:
+                self._edges[file.base_offset // size] = _PLACE.unpack_from(data)
             if valid < step // size:
                 if not position and valid * size <= held_max:
                     self._held = data[: valid * size]
@@ -161,33 +165,26 @@ class QueueView:
     def _find_max_physical(self) -> None:
         """Take the end of the record that the last real unit points to."""
         self.max_physical_offset = -1
-        place = self._place_at(self.end_index - 1)
+        last = self.end_index - 1
+        place = self.place_at(last)
+        if place is not None:
+            self._edges = {i: p for i, p in self._edges.items() if i == self.first_index}
+            self._edges[last] = place
         if place is not None and place != _PREFILL:
             self.max_physical_offset = place[0] + place[1]
-
-    def _place_at(self, index: int) -> tuple[int, int] | None:
-        """Return where the record of a unit of the files lies, and its size; None without one."""
-        if not self.first_index <= index < self.end_index:
-            return None
-        at = (index - self.first_index) * self.kind.unit_size
-        if at < len(self._held):
-            place: tuple[int, int] = _PLACE.unpack_from(self._held, at)
-            return place
-        unit = self._disk_units(index, 1)
-        return (int(unit["physical_offset"][0]), int(unit["size"][0])) if len(unit) else None
 
     def first_physical_offset(self) -> int:
         """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
         low, high = self.first_index, self.end_index
-        place = self._place_at(low)
+        place = self.place_at(low)
         if place == _PREFILL:
             while low < high:
                 middle = (low + high) // 2
-                if self._place_at(middle) == _PREFILL:
+                if self.place_at(middle) == _PREFILL:
                     low = middle + 1
                 else:
                     high = middle
-            place = self._place_at(low)
+            place = self.place_at(low)
         return place[0] if place is not None else -1
 
     def cut(self, log_end: int, damage: Damage | None = None) -> int:
@@ -198,7 +195,7 @@ class QueueView:
         low, high = self.first_index, self.end_index
         while low < high:
             middle = (low + high) // 2
-            place = self._place_at(middle)
+            place = self.place_at(middle)
             if place is None or place[0] >= log_end:
                 high = middle
             else:
@@ -265,7 +262,7 @@ class QueueView:
 
     def _is_first_held(self, log_min: int) -> bool:
         """Tell whether the log surely holds the record of the first unit."""
-        place = self._place_at(self.first_index)
+        place = self.place_at(self.first_index)
         if place is None or place == _PREFILL:
             return False
         return log_min <= place[0] < self.max_physical_offset
@@ -310,12 +307,12 @@ class QueueView:
         low, high = self.first_index, self.end_index
         while low < high:
             middle = (low + high) // 2
-            place = self._place_at(middle)
+            place = self.place_at(middle)
             if place is not None and place[0] <= physical_offset:
                 low = middle + 1
             else:
                 high = middle
-        place = self._place_at(low - 1)
+        place = self.place_at(low - 1)
         return place[0] if place is not None else -1
 
     def iterate(
@@ -379,6 +376,19 @@ class QueueView:
     def held_size(self) -> int:
         """How many bytes of units are in memory."""
         return len(self._held)
+
+    def place_at(self, index: int) -> tuple[int, int] | None:
+        """Return where the record of a unit of the files lies, and its size; None without one."""
+        if not self.first_index <= index < self.end_index:
+            return None
+        at = (index - self.first_index) * self.kind.unit_size
+        if at < len(self._held):
+            place: tuple[int, int] = _PLACE.unpack_from(self._held, at)
+            return place
+        if index in self._edges:
+            return self._edges[index]
+        unit = self._disk_units(index, 1)
+        return (int(unit["physical_offset"][0]), int(unit["size"][0])) if len(unit) else None
 
     def held(self, index: int, end: int) -> bytes | None:
         """Return the units of the files from an index up to another as they are on the disk.
