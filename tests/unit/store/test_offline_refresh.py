@@ -60,6 +60,7 @@ def test_refresh_over_many_files_and_many_times(builder):
 
 def test_refresh_that_walked_far_reads_the_queues_anew(builder, monkeypatch):
     monkeypatch.setattr(view_module, "_WALKED_MAX", 4)
+    monkeypatch.setattr(view_module, "_WALKED_PER_QUEUE", 0)
     builder.records(3).unclean()
     with opened(builder) as store:
         assert len(bodies(store)) == 3
@@ -144,3 +145,36 @@ def test_refresh_log_that_was_made_anew_is_looked_at_anew(builder, tmp_path):
         StoreBuilder(tmp_path / "store", log_file_size=1000).records(1).write()
         store.refresh()
         assert bodies(store) == ["0"]
+
+
+def test_refresh_tells_which_queues_it_changed(builder):
+    builder.record("T", 0).record("T", 1).record("U", 0)
+    with opened(builder) as store:
+        assert len(store.queues) == 3
+        builder.record("T", 1).record("V", 0).write()
+        assert store.refresh()
+        assert store.changed == {QueueKey("T", 1), QueueKey("V", 0)}
+        assert store.queues[QueueKey("T", 1)].max_offset == 2
+        assert not store.refresh()
+        assert store.changed == frozenset()
+        builder.unclean().write()
+        store.refresh()
+        assert store.changed is None, "all queues are looked at"
+
+
+def test_offset_at_a_place_of_the_log(builder):
+    for number in range(30):
+        builder.record("T", number % 3, dispatched=number < 20)
+    builder.unclean()
+    with opened(builder) as store:
+        for placed in builder.placed:
+            for queue_id in range(3):
+                before = [
+                    other
+                    for other in builder.placed
+                    if other.queue_id == queue_id
+                    and other.physical_offset < placed.physical_offset
+                ]
+                queue = store.queues[QueueKey("T", queue_id)]
+                assert queue.offset_at(placed.physical_offset) == len(before)
+        assert store.queues[QueueKey("T", 0)].offset_at(builder.end) == 10

@@ -136,9 +136,9 @@ def _divide_group(
     falls = (np.diff(offsets) < 0) & (np.diff(owners) == 0)
     unsorted = np.unique(owners[1:][falls])
     for number in unsorted.tolist():
-        row = int(rows[number])
-        (run,) = table.part(rows[number : number + 1], firsts[number:][:1], table.ends[[row]]).runs()
-        yield _searched(files, row, run, bounds)
+        one = rows[number : number + 1]
+        (run,) = table.part(one, table.begins[one], table.ends[one]).runs()
+        yield _searched(files, int(one[0]), run, bounds)
     pieces = np.searchsorted(bounds, offsets, side="right")
     is_begin = np.append(True, (np.diff(pieces) != 0) | (np.diff(owners) != 0))
     starts = np.flatnonzero(is_begin)

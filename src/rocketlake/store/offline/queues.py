@@ -315,6 +315,24 @@ class QueueView:
         place = self.place_at(low - 1)
         return place[0] if place is not None else -1
 
+    def offset_at(self, physical_offset: int) -> int:
+        """Return the queue offset of the first message whose record is at an offset or behind it.
+
+        The queue's end if there is none.
+        """
+        low, high = self.first_index, self.first_index + self.total
+        last = self.units(high - 1, 1)
+        if not len(last) or int(last["physical_offset"][0]) < physical_offset:
+            return self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.units(middle, 1)
+            if len(unit) and int(unit["physical_offset"][0]) >= physical_offset:
+                high = middle
+            else:
+                low = middle + 1
+        return int(self.units(low, 1)["queue_offset"][0])
+
     def iterate(
         self, from_offset: int, to_offset: int, damage: Damage, batch: int = BATCH
     ) -> Iterator[Places]:

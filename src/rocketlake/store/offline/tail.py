@@ -305,6 +305,12 @@ class Debts:
         self._deleted = deleted
         self._next: dict[QueueKey, int] = {}
         self.gaps: set[QueueKey] = set()
+        self._touched: set[QueueKey] = set()
+
+    def take_touched(self) -> frozenset[QueueKey]:
+        """Return the queues that got units since this was asked last."""
+        touched, self._touched = frozenset(self._touched), set()
+        return touched
 
     def add(self, chunk: Chunk, from_offset: int) -> None:
         """Take the records of a walk from an offset on."""
@@ -376,6 +382,7 @@ class Debts:
             if not can_hold(queue_offset - expected, held_to, place[0]):
                 queue_offset = expected
         queue.owed.add((*place, queue_offset, count))
+        self._touched.add(key)
         self._next[key] = queue_offset + count
 
     def _tags_code(self, message: StoredMessage) -> int:

@@ -31,6 +31,7 @@ from rocketlake.store.offline import tail as tail_rules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.damage import Damage, Finding, reason_text
 from rocketlake.store.offline.disk_queues import DiskQueues
+from rocketlake.store.offline.family_times import FamilyTimes
 from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
 from rocketlake.store.offline.lost_queues import drop_lost
@@ -40,20 +41,8 @@ from rocketlake.store.offline.traits import Traits, look_at
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.unit_kind import BATCHED, PLAIN
 
-_TICK_MS = 1000  # more than a file system's clock is coarse
 _WALKED_MAX = 1 << 18  # records of a store in use, whose units are kept in memory until then
-
-
-class _FamilyTimes(Struct, frozen=True):
-    """When topics were last made or deleted, and when that was looked at."""
-
-    changed_ms: tuple[int, ...]
-    looked_ms: int
-
-    def is_surely(self, before: "_FamilyTimes") -> bool:
-        """Tell whether nothing changed since; what changed just before a look may change again."""
-        newest = max(before.changed_ms, default=0)
-        return self.changed_ms == before.changed_ms and newest + _TICK_MS < before.looked_ms
+_WALKED_PER_QUEUE = 128
 
 
 class Batch(Struct, frozen=True):
@@ -107,6 +96,8 @@ class OfflineStore(Closing):
         self._database: Closing | None = None
         self.rocksdb_problem: str | None = None  # why queues in RocksDB are shown from the log
         self._families = self._look_at_families()
+        self.changed: frozenset[QueueKey] | None = None
+        """The queues that the last refresh changed; None: it looked at all of them anew."""
         self.on_progress: Callable[[int], None] | None = None
 
     def close(self) -> None:
@@ -149,8 +140,9 @@ class OfflineStore(Closing):
         """Take in what another process has written since; tell whether that was anything.
 
         What was read stays; only new records are looked at. A store that was stopped or started
-        since, or lost topics, is looked at anew.
+        since, or lost topics, is looked at anew. `changed` tells which queues are others now.
         """
+        self.changed = None
         if self._is_other():
             self._start_over()
             return True
@@ -164,9 +156,11 @@ class OfflineStore(Closing):
             self._start_over()
             return True
         is_grown = self.log.has_more(end) and self._walk_on(end)
-        if is_grown or low != self.log.min_offset:
-            for queue in self.queues.values():
-                queue.correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
+        if low == self.log.min_offset:
+            touched = self._debts.take_touched() if is_grown and self._debts else frozenset()
+            self.changed = touched
+        for key in self.queues if self.changed is None else self.changed:
+            self.queues[key].correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
         return is_grown
 
     def _is_other(self) -> bool:
@@ -174,7 +168,9 @@ class OfflineStore(Closing):
         if (ops.stat(directory.path(names.ABORT)) is None) != self.traits.is_clean:
             return True
         before, self._families = self._families, self._look_at_families()
-        if self._walked > _WALKED_MAX or self._has_deleted_more():
+        # Why by queues: to look at all of them anew must cost little for each record.
+        walked_max = max(_WALKED_MAX, _WALKED_PER_QUEUE * len(self.__dict__.get("queues", ())))
+        if self._walked > walked_max or self._has_deleted_more():
             return True
         if "queues" not in self.__dict__ or self._families.is_surely(before):
             return False
@@ -185,11 +181,8 @@ class OfflineStore(Closing):
         """Tell whether a topic was deleted since; it may have been made again, and have queues."""
         return "_disk_queues" in self.__dict__ and self.load_deleted() != self._deleted
 
-    def _look_at_families(self) -> "_FamilyTimes":
-        families = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE)
-        found = (self.directory.ops.stat(self.directory.path(family)) for family in families)
-        times = tuple(entry.mtime_ms for entry in found if entry is not None)
-        return _FamilyTimes(times, self._clock.now_ms())
+    def _look_at_families(self) -> FamilyTimes:
+        return FamilyTimes.look_at(self.directory, self._clock.now_ms())
 
     def _start_over(self) -> None:
         self.close()
@@ -219,7 +212,8 @@ class OfflineStore(Closing):
         if new_end == end:
             return False
         self.__dict__["tail"] = tail_rules.Tail(new_end, self.tail.started_at, stop)
-        self.__dict__["queues"] = dict(sorted(queues.items()))
+        if len(queues) != len(self.queues):
+            self.__dict__["queues"] = dict(sorted(queues.items()))
         for name in ("index_files", "coverage"):
             self.__dict__.pop(name, None)
         return True
