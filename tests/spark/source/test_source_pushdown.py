@@ -29,7 +29,10 @@ def read(
     left = list(reader.pushFilters(filters))
     parts = reader.partitions()
     units = sum(
-        len(run) for part in parts if isinstance(part.part, QueuePart) for run in part.part.table.runs()
+        len(run)
+        for part in parts
+        if isinstance(part.part, QueuePart)
+        for run in part.part.table.runs()
     )
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     return rows, left, units

@@ -46,7 +46,10 @@ def test_offsets_of_logs_and_of_a_start():
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"version": 2, "queues": {}}, "version 2, and this release knows version 1"),
+        ({"version": 3, "queues": {}}, "version 3, and this release knows versions 1 and 2"),
+        ({"version": 2, "queues": "AAAA"}, "cannot be read"),
+        ({"version": 2, "queues": "!"}, "cannot be read"),
+        ({"version": 2, "queues": {}, "at": {"a": [1, 2]}}, "cannot be read"),
         ({"n": 4}, "version None"),
         ({"version": 1}, "cannot be read"),
         ({"version": 1, "queues": {"a": {"T": {"x": 1}}}}, "cannot be read"),

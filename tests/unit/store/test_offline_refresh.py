@@ -172,8 +172,7 @@ def test_offset_at_a_place_of_the_log(builder):
                 before = [
                     other
                     for other in builder.placed
-                    if other.queue_id == queue_id
-                    and other.physical_offset < placed.physical_offset
+                    if other.queue_id == queue_id and other.physical_offset < placed.physical_offset
                 ]
                 queue = store.queues[QueueKey("T", queue_id)]
                 assert queue.offset_at(placed.physical_offset) == len(before)

@@ -27,6 +27,7 @@ STREAM_KEYS: Final = (
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "compactOffsets",
     "group",
     "progressPath",
 )

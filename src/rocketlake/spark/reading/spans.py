@@ -1,7 +1,8 @@
 """Which queues and which of their offsets are wanted."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 
 from msgspec import Struct
 
@@ -27,13 +28,20 @@ class QueueSpan(Struct, frozen=True):
         return QueueKey(self.topic, self.queue_id)
 
 
+def topic_filter(options: SourceOptions) -> Callable[[str], bool]:
+    """Return what tells whether a topic is wanted: looked at once, however many queues it has."""
+    if options.topic_pattern is None and options.topics:
+        return frozenset(options.topics).__contains__
+    return cache(options.wants_topic)
+
+
 def wanted_queues(store: OfflineStore, options: SourceOptions) -> list[QueueKey]:
     """Return the queues of a store that topics, pattern and queue numbers leave."""
+    wants = topic_filter(options)
     return [
         key
         for key in store.queues
-        if options.wants_topic(key.topic)
-        and (options.queue_ids is None or key.queue_id in options.queue_ids)
+        if wants(key.topic) and (options.queue_ids is None or key.queue_id in options.queue_ids)
     ]
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from rocketlake.spark.stream.limits import Stretch
 from rocketlake.spark.stream.offsets import Lane
 
-_WAY_OUT = "option failOnDataLoss = false goes on without them"
+WAY_OUT = "option failOnDataLoss = false goes on without them"
 
 
 class Advance(Struct, frozen=True):
@@ -43,7 +43,7 @@ def advance(ends: Mapping[Lane, int], bounds: Mapping[Lane, Stretch]) -> Advance
             losses.append(
                 f"{lane} was read up to {at} and is gone: its topic was deleted, or path and topic"
                 f" no longer name it (a store that was moved keeps its name as name=path);"
-                f" {_WAY_OUT}"
+                f" {WAY_OUT}"
             )
     return Advance(news, losses)
 
@@ -72,7 +72,7 @@ def _expired(lane: Lane, at: int, bound: Stretch) -> str:
     what = "bytes" if lane.is_log else "messages"
     return (
         f"{what} {at} to {bound.begin} of {lane} expired before they were read (it now begins at"
-        f" {bound.begin}); keep them longer, or read sooner; {_WAY_OUT}"
+        f" {bound.begin}); keep them longer, or read sooner; {WAY_OUT}"
     )
 
 

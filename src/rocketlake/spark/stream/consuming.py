@@ -138,6 +138,7 @@ class Consuming(Closing):
             "path": str(self.store.path),
             "topics": ",".join((*self.topics, retry_topic(self.group))),
             "startingOffsets": json.dumps(self._positions()),
+            "compactOffsets": "false",  # progress is taken from them, queue by queue
             **{key: str(value) for key, value in options.items()},
         }
         reader = spark.readStream.format("rocketlake").options(**given)

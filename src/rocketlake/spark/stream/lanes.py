@@ -1,6 +1,6 @@
 """What there is to read in the stores: bounds of queues or logs, sizes of messages, partitions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,14 @@ from rocketlake.spark.reading.spans import (
     QueueSpan,
     check_topics,
     starting_offset,
+    topic_filter,
     wanted_queues,
 )
 from rocketlake.spark.reading.stores import StoreRef, StoreSet
+from rocketlake.spark.stream.advancing import WAY_OUT
 from rocketlake.spark.stream.limits import Stretch
-from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.offsets import Lane, Position, StreamOffset
+from rocketlake.spark.stream.positions import Look, QueueSum
 from rocketlake.spark.stream.progress import StorePlace
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.log import Stop
@@ -46,29 +49,81 @@ class Lanes(Closing):
         self._options = options
         self._set = StoreSet.open(options)
         self._syncs: dict[str, LogSync] = {}
-        self._look()
+        self._damaged: set[str] = set()
+        self._look_at_all()
 
     def close(self) -> None:
         """Give all descriptors back."""
         self._set.close()
 
-    def refresh(self) -> None:
-        """Take in what others have written since; only new records are looked at."""
+    def refresh(self) -> frozenset[Lane] | None:
+        """Take in what others have written since; only new records are looked at.
+
+        Returns the lanes that changed; None if all were looked at anew.
+        """
         self._set.refresh()
-        self._look()
+        if not self._options.has_topic:
+            self._look_at_all()
+            return None
+        changed: dict[Lane, Stretch] = {}
+        for broker, store in self._set.stores.items():
+            if store.changed is None:
+                self._look_at_all()
+                return None
+            changed |= self._bounds_of(broker, store, store.changed)
+        self._check_damage()
+        self._look.change(changed, self._log_ends())
+        return frozenset(changed)
 
     def reopen(self) -> None:
         """Look at the stores as if for the first time."""
         self._set.close()
         self._set = StoreSet.open(self._options)
-        self._look()
+        self._look_at_all()
 
-    def _look(self) -> None:
-        for store in self._set.stores.values():
-            _ = store.queues
+    def _look_at_all(self) -> None:
+        bounds: dict[Lane, Stretch] = {}
+        for broker, store in self._set.stores.items():
+            queues = store.queues
+            if self._options.has_topic:
+                bounds |= self._bounds_of(broker, store, queues)
+            else:
+                low = store.min_offset
+                bounds[Lane(broker)] = Stretch(low, max(store.max_offset, low))
+        self._check_damage()
+        self._look = Look(bounds, self._log_ends())
+
+    def _bounds_of(
+        self, broker: str, store: OfflineStore, keys: Iterable[QueueKey]
+    ) -> dict[Lane, Stretch]:
+        found: dict[Lane, Stretch] = {}
+        wants = topic_filter(self._options)
+        for key in keys:
+            if wants(key.topic) and is_numbered(key, self._options):
+                queue = store.queues[key]
+                low = max(queue.min_offset, 0)
+                end = max(queue.max_offset, low)
+                found[Lane(broker, key.topic, key.queue_id)] = Stretch(low, end)
+        return found
+
+    def _check_damage(self) -> None:
         self._set.check_damage()
-        for store in self._set.stores.values():
+        for broker, store in self._set.stores.items():
+            if store.damage.findings:
+                self._damaged.add(broker)
             store.damage.findings.clear()  # told once
+
+    def _log_ends(self) -> dict[str, int]:
+        """Return the ends of the logs of stores whose queues a position can stand for.
+
+        Why not of all: the units of a damaged queue may come back, at places that were passed, and
+        in RocksDB the search for a place costs too much.
+        """
+        return {
+            broker: store.max_offset
+            for broker, store in self._set.stores.items()
+            if broker not in self._damaged and not store.traits.has_rocksdb_queues
+        }
 
     def sync_logs(self) -> None:
         """Have the records of all stores on the disk that were there at the last look.
@@ -92,20 +147,49 @@ class Lanes(Closing):
 
     # --- bounds --------------------------------------------------------------------------------
 
-    def bounds(self) -> dict[Lane, Stretch]:
+    @property
+    def look(self) -> Look:
+        """What there was at the last look; the next one changes it."""
+        return self._look
+
+    def bounds(self) -> Mapping[Lane, Stretch]:
         """Return the first offset of each lane, and the one behind its last message."""
-        found: dict[Lane, Stretch] = {}
-        for broker, store in self._set.stores.items():
-            if not self._options.has_topic:
-                low = store.min_offset
-                found[Lane(broker)] = Stretch(low, max(store.max_offset, low))
+        return self._look.bounds
+
+    def resolve(self, offset: StreamOffset) -> tuple[StreamOffset, list[str]]:
+        """Return an offset that names all queues, and in words what there is no more of it."""
+        ends = dict(offset.ends)
+        losses: list[str] = []
+        for broker, at in offset.at.items():
+            store = self._set.stores.get(broker)
+            if store is None:
+                losses.append(
+                    f"the store {broker} was read up to byte {at.offset} of its log, and path no"
+                    f" longer names it (a store that was moved keeps its name as name=path);"
+                    f" {WAY_OUT}"
+                )
                 continue
-            for key in wanted_queues(store, self._options):
-                queue = store.queues[key]
-                low = max(queue.min_offset, 0)
-                lane = Lane(broker, key.topic, key.queue_id)
-                found[lane] = Stretch(low, max(queue.max_offset, low))
-        return found
+            mine, found = self._ends_at(broker, store, at.offset, offset.ends)
+            if (found.queues, found.digest) != (at.queues, at.digest):
+                losses.append(_other_queues(broker, at, found.queues))
+                if at.offset > store.max_offset:
+                    continue  # made anew: all begin at their first message
+            ends |= mine
+        return StreamOffset(ends, offset.begins, offset.is_initial), losses
+
+    def _ends_at(
+        self, broker: str, store: OfflineStore, place: int, named: Mapping[Lane, int]
+    ) -> tuple[dict[Lane, int], QueueSum]:
+        """Return where the queues are at a place in the log, and the sum over them."""
+        ends: dict[Lane, int] = {}
+        found = QueueSum()
+        for key in wanted_queues(store, self._options):
+            lane = Lane(broker, key.topic, key.queue_id)
+            end = 0 if lane in named else store.queues[key].offset_at(place)
+            if end > 0:
+                ends[lane] = end
+                found.add(lane, end)
+        return ends, found
 
     def starts(self) -> dict[Lane, int]:
         """Return where a new query begins; queues of a topic without a message begin at 0.
@@ -214,8 +298,21 @@ class Lanes(Closing):
 
 def is_wanted(key: QueueKey, options: SourceOptions) -> bool:
     """Tell whether topics, pattern and queue numbers leave a queue."""
-    is_numbered = options.queue_ids is None or key.queue_id in options.queue_ids
-    return is_numbered and options.wants_topic(key.topic)
+    return is_numbered(key, options) and options.wants_topic(key.topic)
+
+
+def is_numbered(key: QueueKey, options: SourceOptions) -> bool:
+    """Tell whether the queue numbers leave a queue."""
+    return options.queue_ids is None or key.queue_id in options.queue_ids
+
+
+def _other_queues(broker: str, at: Position, count: int) -> str:
+    return (
+        f"the checkpoint says that {at.queues} queues of {broker} were read up to byte {at.offset}"
+        f" of the log, and the {count} that have messages before it now are not the same: a topic"
+        " was deleted, made anew or rebuilt, the log lost its end in a crash, or path and topic"
+        f" name others than before; {WAY_OUT}: every queue goes on at that byte"
+    )
 
 
 def _empty_queues(store: OfflineStore) -> list[QueueKey]:

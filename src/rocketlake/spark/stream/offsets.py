@@ -3,22 +3,37 @@
     {"begin": {"a": {"orders": {"1": 0}}},
      "queues": {"a": {"orders": {"0": 12, "1": 7}}}, "version": 1}
     {"log": {"a": 4096}, "version": 1}
+    {"at": {"a": [1048576, 10000, 5231]}, "queues": {"a": {"orders": {"0": 12}}}, "version": 2}
 
 Spark compares such texts letter by letter: keys are strings and sorted, numbers are whole. `begin`
 says where a batch begins in a queue that does not go on where the batch before ended: a new one,
 or one that lost messages. A batch that is read again after a crash so begins where it began.
+
+Version 2 is that of many queues. `at` has, by broker, a place in the log up to which all queues
+were read but those named, how many it stands for, and a sum over them (`positions`). More queues
+than a few are named in packed form: a text in place of the object.
 """
 
+import json
+import zlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
 from msgspec import Struct
 
 from rocketlake.errors import StoreError
 
-VERSION: Final = 1
+NAMED_MAX: Final = 128
+"""Queues that are named one by one; more are packed."""
+
+_NAMED_VERSION: Final = 1
+_PACKED_VERSION: Final = 2
 
 _VERSION: Final = "version"
+_AT: Final = "at"
 _QUEUES: Final = "queues"
 _LOG: Final = "log"
 _BEGIN: Final = "begin"
@@ -44,6 +59,16 @@ class Lane(Struct, frozen=True, order=True):
         return f"{self.topic} queue {self.queue_id} of {self.broker}"
 
 
+class Position(Struct, frozen=True):
+    """A place in the log of a broker's store, up to which its queues were read."""
+
+    offset: int
+    queues: int
+    """How many queues it stands for."""
+    digest: int
+    """The sum over their names and ends."""
+
+
 class StreamOffset(Struct, frozen=True):
     """The offset behind the last message read, by lane."""
 
@@ -52,17 +77,25 @@ class StreamOffset(Struct, frozen=True):
     """Where the batch that ends here begins, if not at the end of the batch before."""
     is_initial: bool = False
     """Whether no batch was made yet: the first one then pins this in the checkpoint."""
+    at: Mapping[str, Position] = {}
+    """Where the queues are that `ends` does not name, by broker."""
 
-    def encode(self) -> dict[str, Any]:
-        """Return the dictionary that Spark keeps as JSON."""
+    def encode(self, *, is_packing: bool = True) -> dict[str, Any]:
+        """Return the dictionary that Spark keeps as JSON, with many queues packed, if wanted."""
+        names_max = NAMED_MAX if is_packing else 1 << 62
         members: dict[str, Any] = {}
+        if self.at:
+            members[_AT] = {
+                broker: [at.offset, at.queues, at.digest] for broker, at in sorted(self.at.items())
+            }
         if self.begins:
-            members[_BEGIN] = _encode(self.begins)
+            members[_BEGIN] = _encode(self.begins, names_max)
         if self.is_initial:
             members[_INITIAL] = True
         is_log = any(lane.is_log for lane in self.ends)
-        members[_LOG if is_log else _QUEUES] = _encode(self.ends)
-        members[_VERSION] = VERSION
+        members[_LOG if is_log else _QUEUES] = _encode(self.ends, names_max)
+        is_packed = self.at or any(isinstance(value, str) for value in members.values())
+        members[_VERSION] = _PACKED_VERSION if is_packed else _NAMED_VERSION
         return members
 
     @classmethod
@@ -73,11 +106,12 @@ class StreamOffset(Struct, frozen=True):
             StoreError: it was made by another version, or by another source.
         """
         version = members.get(_VERSION)
-        if version != VERSION:
+        if version not in (_NAMED_VERSION, _PACKED_VERSION):
             raise StoreError(
                 f"the checkpoint holds offsets of version {version!r}, and this release knows"
-                f" version {VERSION}: it was written by another release or another source; read"
-                " with that one, or give the query a new checkpointLocation"
+                f" versions {_NAMED_VERSION} and {_PACKED_VERSION}: it was written by another"
+                " release or another source; read with that one, or give the query a new"
+                " checkpointLocation"
             )
         try:
             ends = members[_LOG] if _LOG in members else members[_QUEUES]
@@ -85,18 +119,29 @@ class StreamOffset(Struct, frozen=True):
                 dict(_decode(ends)),
                 dict(_decode(members.get(_BEGIN, {}))),
                 bool(members.get(_INITIAL, False)),
+                {broker: _position(*found) for broker, found in members.get(_AT, {}).items()},
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
             raise StoreError(
                 f"the checkpoint holds offsets that cannot be read ({error!r}): {dict(members)};"
                 " give the query a new checkpointLocation"
             ) from error
 
 
-def _encode(offsets: Mapping[Lane, int]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _position(offset: int, queues: int, digest: int) -> Position:
+    return Position(int(offset), int(queues), int(digest))
+
+
+def _in_order(offsets: Mapping[Lane, int]) -> list[Lane]:
     # Queue ids are sorted as the texts they become.
-    for lane in sorted(offsets, key=lambda lane: (lane.broker, lane.topic, str(lane.queue_id))):
+    return sorted(offsets, key=lambda lane: (lane.broker, lane.topic, str(lane.queue_id)))
+
+
+def _encode(offsets: Mapping[Lane, int], names_max: int) -> dict[str, Any] | str:
+    if len(offsets) > names_max:
+        return _pack(offsets)
+    found: dict[str, Any] = {}
+    for lane in _in_order(offsets):
         if lane.is_log:
             found[lane.broker] = offsets[lane]
         else:
@@ -105,7 +150,10 @@ def _encode(offsets: Mapping[Lane, int]) -> dict[str, Any]:
     return found
 
 
-def _decode(members: Mapping[str, Any]) -> Iterator[tuple[Lane, int]]:
+def _decode(members: Mapping[str, Any] | str) -> Iterator[tuple[Lane, int]]:
+    if isinstance(members, str):
+        yield from _unpack(members)
+        return
     for broker, found in members.items():
         if isinstance(found, int):
             yield Lane(broker), found
@@ -113,3 +161,29 @@ def _decode(members: Mapping[str, Any]) -> Iterator[tuple[Lane, int]]:
         for topic, queues in found.items():
             for queue_id, offset in queues.items():
                 yield Lane(broker, topic, int(queue_id)), int(offset)
+
+
+def _pack(offsets: Mapping[Lane, int]) -> str:
+    """Return names once, then the columns name, queue and offset as differences, as a text."""
+    lanes = _in_order(offsets)
+    names = list(dict.fromkeys((lane.broker, lane.topic) for lane in lanes))
+    numbers = {name: number for number, name in enumerate(names)}
+    rows = [(numbers[lane.broker, lane.topic], lane.queue_id, offsets[lane]) for lane in lanes]
+    columns = np.diff(np.array(rows, "<i8").T, axis=1, prepend=0).astype("<i8")
+    head = json.dumps(names).encode()
+    data = len(head).to_bytes(4, "big") + head + columns.tobytes()
+    return b64encode(zlib.compress(data, 6)).decode()
+
+
+def _unpack(text: str) -> Iterator[tuple[Lane, int]]:
+    try:
+        data = zlib.decompress(b64decode(text, validate=True))
+    except Base64Error as error:
+        raise ValueError(str(error)) from error
+    size = int.from_bytes(data[:4], "big")
+    names = json.loads(data[4 : 4 + size])
+    columns = np.frombuffer(data[4 + size :], "<i8").reshape(3, -1)
+    codes, queue_ids, offsets = (column.tolist() for column in np.cumsum(columns, axis=1))
+    for code, queue_id, offset in zip(codes, queue_ids, offsets, strict=True):
+        broker, topic = names[code]
+        yield Lane(broker, topic, queue_id), offset

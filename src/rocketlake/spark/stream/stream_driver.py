@@ -5,12 +5,16 @@ needs is in the offsets alone.
 
 1. A batch ends where `latest` says, and is planned from two offsets only: read again after a crash
    it has the same messages, whatever came since.
-2. `latest` is asked for the next batch when the one before is done, sink included, so that its
+2. Work goes by what changed: the queues that got messages since the last batch, and those that
+   still had some. All queues are looked at when the store was, or when Spark comes with an offset
+   that is not the last one it got.
+3. `latest` is asked for the next batch when the one before is done, sink included, so that its
    `start` is the progress of the query. (Spark's `commit` comes a batch later.)
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -22,9 +26,13 @@ from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.stream.advancing import advance, clip
 from rocketlake.spark.stream.lanes import Lanes
 from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
-from rocketlake.spark.stream.offsets import Lane, StreamOffset
+from rocketlake.spark.stream.offset_book import OffsetBook
+from rocketlake.spark.stream.offsets import NAMED_MAX, Lane, StreamOffset
 from rocketlake.spark.stream.progress import ProgressKeeper
 from rocketlake.spark.stream.stream_options import StreamOptions
+
+if TYPE_CHECKING:
+    from rocketlake.spark.stream.positions import Look
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +44,16 @@ class Limits(Struct, frozen=True):
 
     max_rows: int | None = None
     max_bytes: int | None = None
+
+
+class _Made(Struct, frozen=True):
+    """The last offset that was made, and what that needed to know."""
+
+    offset: StreamOffset
+    start: StreamOffset
+    news: Mapping[Lane, Stretch]
+    unread: frozenset[Lane]
+    """The lanes that have more than it says."""
 
 
 class StreamDriver(Closing):
@@ -55,8 +73,10 @@ class StreamDriver(Closing):
         self._options = options
         self._stream = stream
         self._lanes = Lanes(options)
-        self._target: dict[Lane, Stretch] | None = None
+        self._target: Look | None = None
         self._first: StreamOffset | None = None
+        self._last: _Made | None = None
+        self._book = OffsetBook()
         self._turn = 0
         self._told: set[str] = set()
         clock = clock or SystemClock()
@@ -112,7 +132,8 @@ class StreamDriver(Closing):
     def hold_target(self) -> None:
         """Take what there is now as the end of all batches: the query will read that and stop."""
         self._lanes.refresh()
-        self._target = self._lanes.bounds()
+        self._last = None
+        self._target = self._lanes.look.copy()
 
     def latest(self, start: StreamOffset, limits: Limits | None) -> StreamOffset:
         """Return where the batch behind `start` ends; `start` itself if there is none to make.
@@ -121,37 +142,133 @@ class StreamDriver(Closing):
             StoreError: messages are lost that `start` says were not read, and that must not be.
         """
         self._note_done(start)
-        self._lanes.refresh()
-        news = self._news(start)
-        if self._target is not None:
-            news = {lane: _up_to(s, self._target.get(lane)) for lane, s in news.items()}
-        elif limits is not None and not self._is_enough(start, news):
-            return start
-        ends = {lane: stretch.end for lane, stretch in news.items()}
-        if limits is not None:
-            ends = self._limit(news, limits)
-        found = _offset(start, news, ends, is_first=start == self._first)
-        if found != start:
+        last, self._last = self._last, None
+        changed = self._lanes.refresh()
+        is_known = changed is not None and last is not None and start is last.offset
+        among = changed | last.unread if changed is not None and last is not None else None
+        news, is_all = self._news(start, among if is_known else None)
+        found = self._make(start, news, limits, is_all=is_all)
+        looked_at = self._lanes.bounds() if is_all else news
+        unread = frozenset(lane for lane in looked_at if self._is_unread(lane, found))
+        self._last = _Made(found, start, news, unread)
+        if found is not start:
             # Order: Spark writes the offset into its checkpoint when it has it. What it speaks of
             # is on the disk before.
             self._lanes.sync_logs()
         return found
 
+    def _is_unread(self, lane: Lane, offset: StreamOffset) -> bool:
+        bound = self._lanes.bounds().get(lane)
+        return bound is not None and offset.ends.get(lane, bound.begin) != bound.end
+
+    def _make(
+        self,
+        start: StreamOffset,
+        news: Mapping[Lane, Stretch],
+        limits: Limits | None,
+        *,
+        is_all: bool,
+    ) -> StreamOffset:
+        target = self._target
+        if target is not None:
+            news = {lane: _up_to(s, target.bounds.get(lane)) for lane, s in news.items()}
+        elif limits is not None and not self._is_enough(start, news):
+            return start
+        ends = {lane: stretch.end for lane, stretch in news.items()}
+        if limits is not None:
+            ends = self._limit(news, limits)
+        return _offset(start, news, ends, is_first=self._is_first(start), is_all=is_all)
+
+    def _is_first(self, start: StreamOffset) -> bool:
+        return start is self._first or (self._first is not None and start == self._first)
+
     def reported(self) -> StreamOffset:
-        """Return the last offset of every lane as of the last look, and the first one."""
+        """Return the last offset of every lane as of the last look, and the first one.
+
+        Of many queues it names those that have something unread, from where on.
+        """
         bounds = self._lanes.bounds()
+        if self._last is None or not self._is_compact():
+            return StreamOffset(
+                {lane: bound.end for lane, bound in bounds.items()},
+                {lane: bound.begin for lane, bound in bounds.items()},
+            )
+        read = self._last.offset.ends
+        unread = {lane: bounds[lane] for lane in self._last.unread}
         return StreamOffset(
-            {lane: bound.end for lane, bound in bounds.items()},
-            {lane: bound.begin for lane, bound in bounds.items()},
+            {lane: bound.end for lane, bound in unread.items()},
+            {lane: max(read.get(lane, 0), bound.begin) for lane, bound in unread.items()},
+            at=self._lanes.look.positions(unread),
         )
 
-    def _news(self, start: StreamOffset) -> dict[Lane, Stretch]:
-        found = advance(start.ends, self._lanes.bounds())
+    # --- offsets as Spark keeps them -----------------------------------------------------------
+
+    def encode(self, offset: StreamOffset) -> dict[str, Any]:
+        """Return what Spark keeps of an offset that this driver gave."""
+        known = self._book.members_of(offset)
+        if known is not None:
+            return known
+        short = offset
+        if self._is_compact() and not offset.is_initial:
+            short = self._shortened(offset)
+        members = short.encode(is_packing=self._stream.is_compact)
+        self._book.note(members, offset)
+        return members
+
+    def decode(self, members: dict[str, Any]) -> StreamOffset:
+        """Return the offset that Spark kept, with all queues by name.
+
+        Raises:
+            StoreError: it cannot be read, or the queues are not those that it speaks of.
+        """
+        known = self._book.offset_of(members)
+        if known is not None:
+            return known
+        offset = StreamOffset.decode(members)
+        if offset.at:
+            offset, losses = self._lanes.resolve(offset)
+            self._lose(losses)
+        self._book.note(members, offset)
+        return offset
+
+    def _is_compact(self) -> bool:
+        has_many = len(self._lanes.bounds()) > NAMED_MAX and self._options.has_topic
+        return has_many and self._stream.is_compact
+
+    def _shortened(self, offset: StreamOffset) -> StreamOffset:
+        """Return the offset with a place in the log in place of the queues that were read to it."""
+        look = self._target or self._lanes.look
+        lanes: Iterable[Lane] = look.bounds
+        if self._target is None and self._last is not None and self._last.offset is offset:
+            lanes = self._last.unread
+        read = offset.ends
+        named = {lane: read.get(lane, look.bounds[lane].begin) for lane in lanes}
+        named = {lane: at for lane, at in named.items() if at != look.bounds[lane].end}
+        at = look.positions(named)
+        named |= {lane: end for lane, end in read.items() if lane.broker not in at}
+        return StreamOffset(named, offset.begins, offset.is_initial, at)
+
+    # --- what is new ---------------------------------------------------------------------------
+
+    def _news(
+        self, start: StreamOffset, among: frozenset[Lane] | None
+    ) -> tuple[dict[Lane, Stretch], bool]:
+        """Return what there is behind an offset, and whether all lanes were looked at.
+
+        Without `among` they are.
+        """
+        bounds = self._lanes.bounds()
+        if among is not None:
+            ends = {lane: start.ends[lane] for lane in among if lane in start.ends}
+            found = advance(ends, {lane: bounds[lane] for lane in among if lane in bounds})
+            if not found.losses:
+                return found.news, False
+        found = advance(start.ends, bounds)
         if found.losses:
             self._lanes.reopen()  # whatever the view believed
             found = advance(start.ends, self._lanes.bounds())
         self._lose(found.losses)
-        return found.news
+        return found.news, True
 
     def _is_enough(self, start: StreamOffset, news: Mapping[Lane, Stretch]) -> bool:
         if self._patience is None or start.is_initial:
@@ -199,13 +316,19 @@ class StreamDriver(Closing):
         Raises:
             StoreError: messages of it are lost, and that must not be.
         """
+        made = self._last
+        among: Iterable[Lane] = end.ends
+        if made is not None and made.offset is end and made.start is start:
+            among = [lane for lane in made.news if lane in end.ends]
         wanted: dict[Lane, Stretch] = {}
-        for lane, last in end.ends.items():
+        for lane in among:
+            last = end.ends[lane]
             begin = end.begins.get(lane, start.ends.get(lane, last))
             wanted[lane] = Stretch(begin, last)
         found, losses = clip(wanted, self._lanes.bounds())
         if losses:
             self._lanes.reopen()
+            self._last = None
             found, losses = clip(wanted, self._lanes.bounds())
         self._lose(losses)
         return self._lanes.plan(found)
@@ -213,7 +336,7 @@ class StreamDriver(Closing):
     # --- progress ------------------------------------------------------------------------------
 
     def _note_done(self, start: StreamOffset) -> None:
-        if self._keeper is not None and start != self._first:
+        if self._keeper is not None and not self._is_first(start):
             self._keeper.write(start.ends)
 
     def note_commit(self, end: StreamOffset) -> None:
@@ -237,17 +360,30 @@ class StreamDriver(Closing):
 
 
 def _offset(
-    start: StreamOffset, news: Mapping[Lane, Stretch], ends: Mapping[Lane, int], *, is_first: bool
+    start: StreamOffset,
+    news: Mapping[Lane, Stretch],
+    ends: Mapping[Lane, int],
+    *,
+    is_first: bool,
+    is_all: bool,
 ) -> StreamOffset:
-    """Return the offset of a batch; `start` if it would be empty and change nothing."""
+    """Return the offset of a batch; `start` if it would be empty and change nothing.
+
+    Lanes that are not among the news stay as they are, unless all were looked at: then they are
+    gone.
+    """
     kept = {lane: at for lane, at in ends.items() if lane in start.ends or at > news[lane].begin}
-    if kept == start.ends and not start.is_initial:
+    has_changed = any(start.ends.get(lane) != at for lane, at in kept.items())
+    is_same = not has_changed and not (is_all and len(kept) != len(start.ends))
+    if is_same and not start.is_initial:
         return start
     begins = {
         lane: news[lane].begin
         for lane in kept
         if is_first or news[lane].begin != start.ends.get(lane)
     }
+    if not is_all:
+        kept = {**start.ends, **kept}
     return StreamOffset(kept, begins)
 
 

@@ -27,6 +27,8 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
     max_delay_ms: int = MAX_DELAY_MS
     group: str | None = None
     progress_path: Path | None = None
+    is_compact: bool = True
+    """Whether offsets of many queues are a place in the log."""
 
     @classmethod
     def parse(cls, options: SourceOptions) -> "StreamOptions":
@@ -46,6 +48,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             max_delay_ms=_time(given, "maxTriggerDelay"),
             group=group,
             progress_path=_local(path) if path else None,
+            is_compact=_flag(given, "compactOffsets"),
         )
         if found.min_rows and found.max_rows and found.min_rows > found.max_rows:
             raise ConfigError(
@@ -74,6 +77,13 @@ def _check_stream(options: SourceOptions) -> None:
         raise ConfigError("option archive is for batches; a stream reads the store")
     if options.key is not None:
         raise ConfigError("option key is for batches; filter a stream by its column keys")
+
+
+def _flag(given: dict[str, str], name: str) -> bool:
+    text = given.get(name, "true").strip().lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"option {name} = {given[name]!r}: wanted true or false")
+    return text == "true"
 
 
 def _rows(given: dict[str, str], name: str) -> int | None:

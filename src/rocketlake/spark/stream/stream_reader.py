@@ -22,7 +22,6 @@ from pyspark.sql.types import StructType
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import subset
-from rocketlake.spark.stream.offsets import StreamOffset
 from rocketlake.spark.stream.stream_driver import Limits, StreamDriver
 from rocketlake.spark.stream.stream_options import StreamOptions
 
@@ -58,12 +57,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins."""
-        return self._driver.initial().encode()
+        return self._driver.encode(self._driver.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
-        found = self._driver.latest(StreamOffset.decode(start), self._limits(limit))
-        return found.encode()
+        driver = self._driver
+        return driver.encode(driver.latest(driver.decode(start), self._limits(limit)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return what the options limit. Spark hands it back; `latestOffset` keeps to all."""
@@ -80,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return what there was at the last look; Spark shows it in the query's progress."""
-        return self._driver.reported().encode()
+        return self._driver.reported().encode(is_packing=self._stream.is_compact)
 
     def _limits(self, limit: ReadLimit) -> Limits | None:
         """Return the limits of a batch; None if Spark wants everything."""
@@ -92,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut a batch into parts."""
-        return [*self._driver.plan(StreamOffset.decode(start), StreamOffset.decode(end))]
+        return [*self._driver.plan(self._driver.decode(start), self._driver.decode(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part, on an executor."""
@@ -100,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Take note that everything up to an offset is done."""
-        self._driver.note_commit(StreamOffset.decode(end))
+        self._driver.note_commit(self._driver.decode(end))
 
     def stop(self) -> None:
         """Give all descriptors back; Spark may forget to ask for it."""

@@ -331,6 +331,9 @@ class QueueView:
                 high = middle
             else:
                 low = middle + 1
+        # Units that fill a gap are in place of no message, and come with the one behind them.
+        while self.place_at(low - 1) == _PREFILL:
+            low -= 1
         return int(self.units(low, 1)["queue_offset"][0])
 
     def iterate(
