@@ -1,5 +1,7 @@
 """Records that dispatch has not brought to the queues are shown as if it had."""
 
+import random
+
 import pytest
 
 from rocketlake.format.queue_unit import QueueUnit
@@ -7,6 +9,7 @@ from rocketlake.model.flags import TransactionType
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.tail import Debts
 from rocketlake.store.options import ReadOptions
 from support.reading import bodies, bounds, offsets
 from support.store_builder import BEGIN_MS, StoreBuilder
@@ -265,3 +268,39 @@ def test_queue_numbers_up_to_the_largest_are_kept(builder):
     builder.record("T", (1 << 31) - 1, dispatched=False).unclean()
     with OfflineStore(builder.write()) as store:
         assert bounds(store) == {"T/2147483647": (0, 1)}
+
+
+def test_units_owed_in_columns_are_those_owed_one_by_one(tmp_path, monkeypatch):
+    chance = random.Random(14)
+    for number in range(25):
+        builder = StoreBuilder(tmp_path / str(number), log_file_size=6000)
+        is_plain = number % 2 == 0  # else a few records have something beside a unit
+        for _ in range(chance.randint(20, 120)):
+            topic, queue_id = chance.choice("TU"), chance.randrange(4)
+            dispatched = chance.random() < 0.4
+            kind = chance.random()
+            if is_plain or kind < 0.8:
+                tags = chance.choice((None, "A", "B"))
+                builder.record(topic, queue_id, tags=tags, dispatched=dispatched)
+            elif kind < 0.85:
+                builder.record(
+                    topic, queue_id, sys_flag=TransactionType.PREPARED, dispatched=dispatched
+                )
+            elif kind < 0.9:
+                builder.record(topic, queue_id, light=["%LMQ%x"], dispatched=dispatched)
+            elif kind < 0.95:
+                builder.inner_batch(3, dispatched=dispatched)
+            else:
+                jump = chance.choice((3, 50, 1 << 60))
+                builder.record(topic, queue_id, queue_offset=jump, dispatched=False)
+        root = builder.unclean().write()
+        fast = owed_places(root)
+        with monkeypatch.context() as patch:
+            patch.setattr(Debts, "_add_following", lambda *_: False)
+            assert owed_places(root) == fast
+        assert any(fast.values())
+
+
+def owed_places(root):
+    with OfflineStore(root) as store:
+        return {key: queue.owed.places().tolist() for key, queue in store.queues.items()}

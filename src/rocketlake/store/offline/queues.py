@@ -60,6 +60,10 @@ class Owed:
         """Append offset, size, tags code, queue offset and batch size."""
         self._numbers.extend(place)
 
+    def add_all(self, places: npt.NDArray[np.int64]) -> None:
+        """Append rows of the same numbers."""
+        self._numbers.frombytes(places.tobytes())
+
     @property
     def physical_end(self) -> int:
         """Where the record of the last one ends; -1 if there is none."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.format.dispatch import Trait, dispatch_columns
 from rocketlake.format.record import Check, StopReason, StoredMessage, scan
 from rocketlake.model import flags
 from rocketlake.model import properties as names
@@ -320,8 +321,59 @@ class Debts:
         buffer = bytes(columns.buffer)
         if names.MULTI_DISPATCH.encode() in buffer:
             wanted |= columns["physical_offset"] >= from_offset
-        for index in np.flatnonzero(wanted).tolist():
-            self._add_record(chunk, index)
+        if not wanted.any():
+            return
+        facts = dispatch_columns(columns)
+        rows = np.flatnonzero(wanted & (facts.traits & Trait.ENTERS_QUEUE != 0))
+        if (facts.traits[rows] & Trait.IS_SPECIAL).any():
+            for index in rows.tolist():
+                self._add_record(chunk, index)
+        elif len(rows):
+            self._add_plain(chunk, rows, facts.tags_codes)
+
+    def _add_plain(
+        self, chunk: Chunk, rows: npt.NDArray[np.int64], tags_codes: npt.NDArray[np.int64]
+    ) -> None:
+        """Take records that have one unit each, queue by queue."""
+        columns = chunk.columns
+        codes, topics = columns.topics()
+        both = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
+        order = np.argsort(both, kind="stable")
+        rows, both = rows[order], both[order]
+        units = np.ones((len(rows), 5), np.int64)
+        for column, name in enumerate(("physical_offset", "size")):
+            units[:, column] = columns[name][rows]
+        units[:, 2] = tags_codes[rows]
+        units[:, 3] = offsets = columns["queue_offset"][rows]
+        starts = np.flatnonzero(np.append(True, both[1:] != both[:-1]))
+        stops = np.append(starts[1:], len(rows))
+        jumps = np.append(0, np.cumsum(np.diff(offsets) != 1))
+        is_rising = jumps[stops - 1] == jumps[starts]
+        groups = zip(starts.tolist(), stops.tolist(), is_rising.tolist(), strict=True)
+        for start, stop, rises in groups:
+            row = int(rows[start])
+            key = QueueKey(topics[int(codes[row])], int(columns["queue_id"][row]))
+            if not (rises and self._add_following(key, units[start:stop])):
+                for index in rows[start:stop].tolist():
+                    self._add_record(chunk, index)
+
+    def _add_following(self, key: QueueKey, units: npt.NDArray[np.int64]) -> bool:
+        """Add units that go on where a queue ends; tell whether they do.
+
+        Their queue offsets follow each other.
+        """
+        queue = self._queues.get(key)
+        if queue is None or queue.kind.is_batch:
+            return False
+        first, last = int(units[0, 3]), int(units[-1, 3])
+        expected = self._next.setdefault(key, queue.next_offset)
+        is_behind = int(units[0, 0] + units[0, 1]) > queue.max_physical_offset
+        if first != expected or last > QUEUE_OFFSET_MAX or not is_behind:
+            return False
+        queue.owed.add_all(units)
+        self._next[key] = last + 1
+        self._touched.add(key)
+        return True
 
     def _unheld(self, chunk: Chunk, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Mark the records behind the last one that their queue holds."""
