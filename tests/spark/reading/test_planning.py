@@ -84,7 +84,8 @@ def test_split_is_that_of_each_unit(made, monkeypatch, block):
     chance = random.Random(14)
     for _ in range(60):
         files, runs = made(chance)
-        cuts = sorted(chance.sample(range(100_000), chance.randint(1, 9)))
+        places = read_units(files, RunTable.of(runs)).places["physical_offset"].tolist()
+        cuts = sorted({*chance.sample(range(100_000), chance.randint(1, 9)), chance.choice(places)})
         found = split(files, RunTable.of(runs), cuts)
         assert [units_of(table) for table in found] == naive_split(files, runs, cuts)
 
