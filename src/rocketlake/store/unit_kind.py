@@ -24,6 +24,13 @@ class UnitKind(Struct, frozen=True):
         """See whole units as columns; a cut-off last one is left out."""
         return np.frombuffer(data, self.dtype, len(data) // self.unit_size)
 
+    def valid(self, units: Units) -> npt.NDArray[np.bool_]:
+        """Mark the units that are valid by themselves."""
+        good: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+        if self.is_batch:
+            good &= (units["base_queue_offset"] >= 0) & (units["batch_size"] > 0)
+        return good
+
     def count_valid(self, units: Units) -> int:
         """Return how many units from the first on are valid."""
         count = queue_unit.valid_prefix(units)

@@ -236,7 +236,7 @@ def test_stores_of_rocketmq_are_archived_row_for_row(tmp_path: Path) -> None:
     rows = topics = 0
     for name in case_names():
         golden = GoldenStores(tmp_path / "golden").get(name)
-        given = {"onDamage": "skip", "options": json.dumps(golden.case.options(golden.root))}
+        given = {"onDamage": "asRecovered", "options": json.dumps(golden.case.options(golden.root))}
         selection = {"path": f"b={golden.root}", "topicPattern": "(?!%LMQ%).*", **given}
         wanted = read_here(**selection)
         settings = ArchiveSettings(

@@ -92,7 +92,7 @@ def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
         ({"minPartitions": "0"}, "minPartitions = '0'"),
         ({"minPartitions": "many"}, "wanted a number"),
         ({"maxPartitionBytes": "64q"}, "wanted bytes, like 67108864 or 64m"),
-        ({"onDamage": "ignore"}, "wanted one of fail, skip"),
+        ({"onDamage": "ignore"}, "wanted one of fail, skip, asRecovered"),
         ({"failOnDataLoss": "no"}, "wanted true or false"),
         ({"topic": "t", "tags": "||"}, "option tags: "),
         ({"topic": "t", "sql": "a >"}, "option sql: "),

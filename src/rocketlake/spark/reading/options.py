@@ -98,6 +98,9 @@ class OnDamage(StrEnum):
 
     FAIL = "fail"
     SKIP = "skip"
+    """Read everything else: the log and the queues behind it too."""
+    AS_RECOVERED = "asRecovered"
+    """Read what a start of the store would leave: the log up to its first bad record."""
 
 
 class NoMatch(StrEnum):
@@ -336,11 +339,11 @@ class _Parser:
         text = self._given.get(name)
         if text is None:
             return default
-        try:
-            return kind(text.strip().lower())
-        except ValueError:
-            known = ", ".join(kind)
-            raise ConfigError(f"option {name} = {text!r}: wanted one of {known}") from None
+        for value in kind:
+            if value.lower() == text.strip().lower():
+                return value
+        known = ", ".join(kind)
+        raise ConfigError(f"option {name} = {text!r}: wanted one of {known}")
 
     def _flag(self, name: str, *, default: bool | None) -> bool | None:
         text = self._given.get(name)

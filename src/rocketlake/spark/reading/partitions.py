@@ -22,9 +22,9 @@ from rocketlake.spark.reading.run_units import read_units
 from rocketlake.spark.reading.seats import Seat
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
-from rocketlake.spark.reading.walking import Gap, walk_past
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import settle_worker
+from rocketlake.store.offline.gaps import Gap, walk_past
 from rocketlake.store.offline.log import MISSING
 from rocketlake.store.offline.queues import PLACE_DTYPE, Places
 

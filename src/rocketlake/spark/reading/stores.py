@@ -18,6 +18,7 @@ from rocketlake.model.topics import TopicConfig
 from rocketlake.spark.reading.options import OnDamage, SourceOptions, Table
 from rocketlake.store.offline import Damage, Finding, OfflineStore
 from rocketlake.store.offline.log import LogView, Readers
+from rocketlake.store.offline.past_damage import PastDamageStore
 from rocketlake.store.options import ReadOptions
 
 log = logging.getLogger(__name__)
@@ -118,9 +119,8 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
         ConfigError: options contradict the files.
     """
     read = options.read_options
-    store = OfflineStore(
-        path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read
-    )
+    kind = PastDamageStore if options.on_damage is OnDamage.SKIP else OfflineStore
+    store = kind(path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read)
     if store.traits.has_rocksdb_queues:
         try:
             _require_queues(store)

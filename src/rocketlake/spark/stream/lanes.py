@@ -35,7 +35,7 @@ from rocketlake.spark.stream.offsets import Lane, Position, StreamOffset
 from rocketlake.spark.stream.positions import Look, QueueSum
 from rocketlake.spark.stream.progress import StorePlace
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.log import Stop
+from rocketlake.store.offline.gaps import Gap, walk_past
 from rocketlake.store.offline.log_sync import LogSync
 
 
@@ -260,8 +260,8 @@ class Lanes(Closing):
         At least one record is in it, if there is one. The second number is how many there are.
         """
         store, count, end = self._set.stores[lane.broker], 0, stretch.begin
-        for step in store.log.walk(stretch.begin, stretch.end, checks=store.checks):
-            if isinstance(step, Stop):
+        for step in walk_past(store.log, stretch.begin, stretch.end, store.checks):
+            if isinstance(step, Gap):
                 continue
             ends = step.columns["physical_offset"] + step.columns["size"]
             fitting = len(ends)

@@ -20,6 +20,15 @@ class Finding(Struct, frozen=True):
         return f"{self.path} at {self.position}: {self.reason}"
 
 
+class Loss(Finding, frozen=True):
+    """A finding of which is known what it costs."""
+
+    size: int = 0
+    """How many bytes are passed over; 0: that is not known."""
+    messages: int = 0
+    """How many messages are surely lost by it."""
+
+
 class Damage:
     """Collects findings, each once, and tells a listener as they come.
 
@@ -35,7 +44,9 @@ class Damage:
         self._listener = listener
         self._kept = kept
 
-    def report(self, path: object, position: int, reason: str) -> None:
+    def report(
+        self, path: object, position: int, reason: str, *, size: int = 0, messages: int = 0
+    ) -> None:
         """Note that something is wrong."""
         place = (str(path), position)
         if place in self._seen:
@@ -43,6 +54,8 @@ class Damage:
         self.count += 1
         if len(self.findings) < self._kept:
             finding = Finding(*place, reason)
+            if size or messages:
+                finding = Loss(*place, reason, size, messages)
             self._seen.add(place)
             self.findings.append(finding)
             if self._listener is not None:

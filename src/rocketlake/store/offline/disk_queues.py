@@ -22,12 +22,19 @@ class DiskQueues:
     """Loads the queues of one store."""
 
     def __init__(
-        self, directory: StoreDir, readers: Readers, options: ReadOptions, damage: Damage
+        self,
+        directory: StoreDir,
+        readers: Readers,
+        options: ReadOptions,
+        damage: Damage,
+        *,
+        passes_damage: bool = False,
     ) -> None:
         self._directory = directory
         self._readers = readers
         self._options = options
         self._damage = damage
+        self._passes_damage = passes_damage
 
     def load_files(self, *, is_clean: bool) -> dict[QueueKey, QueueView]:
         """Load the queues that are files."""
@@ -51,7 +58,12 @@ class DiskQueues:
                 if not files and key in found:
                     continue
                 view = QueueView(key, kind, self._readers, files, file_size=file_size)
-                view.load(self._damage, is_clean=is_clean, held_max=min(HELD_MAX, left))
+                view.load(
+                    self._damage,
+                    is_clean=is_clean,
+                    passes_damage=self._passes_damage,
+                    held_max=min(HELD_MAX, left),
+                )
                 left -= view.held_size
                 found[key] = view
         return found

@@ -8,7 +8,7 @@ point behind the end of the log left out, and behind them the units that dispatc
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -27,6 +27,8 @@ BATCH = 1024
 HELD_MAX: Final = 16 << 10
 """Bytes of units that a view keeps in memory, of a queue that has no more."""
 _READ = 64 << 10
+_LOOK = 256
+_LOOK_BYTES = 8 << 10  # more than one page, which a disk may have lost
 
 # What units of both kinds begin with: physical offset and size.
 _PLACE: Final = struct.Struct(">qi")
@@ -112,10 +114,18 @@ class QueueView:
 
     # --- finding the end -----------------------------------------------------------------------
 
-    def load(self, damage: Damage, *, is_clean: bool = False, held_max: int = 0) -> None:
+    def load(
+        self,
+        damage: Damage,
+        *,
+        is_clean: bool = False,
+        passes_damage: bool = False,
+        held_max: int = 0,
+    ) -> None:
         """Find the last valid unit, looking from the third file from the end on.
 
-        After a clean stop nothing but zeros may lie behind it. A queue in one file keeps up to
+        After a clean stop nothing but zeros may lie behind it. With `passes_damage` units that are
+        not valid do not end the queue: those behind them count. A queue in one file keeps up to
         `held_max` bytes of units in memory: with many small queues, to open a file costs more than
         all else.
         """
@@ -130,7 +140,9 @@ class QueueView:
             self._note_shape(file, damage)
             count, behind = self._valid_units(file, held_max if len(self.files) == 1 else 0)
             self.end_index = first + count
-            if is_clean:
+            if passes_damage and count < self.file_units():
+                self._pass_invalid(file, count, damage if is_clean else None)
+            elif is_clean:
                 self._note_end(file, count, behind, damage)
             if count < self.file_size // self.kind.unit_size:
                 break
@@ -144,6 +156,26 @@ class QueueView:
             return
         if count < self.file_units() and any(behind):
             damage.report(file.path, position, f"no valid unit; {self.key} is cut here")
+
+    def _pass_invalid(self, file: OffsetFile, count: int, damage: Damage | None) -> None:
+        """Move the end behind the last valid unit, where anything stands behind the first `count`.
+
+        Units at the end that are not valid are told of, since no read comes to them.
+        """
+        size = self.kind.unit_size
+        data = self._readers.read(file.path, count * size, _LOOK_BYTES)
+        if file is self.files[-1] and not any(data):
+            return
+        self.end_index = max(self.end_index, self._last_valid() + 1)
+        last = self.files[-1]
+        behind = max(self.end_index * size - last.base_offset, 0)
+        data = self._readers.read(last.path, behind, max(self.file_size - behind, 0))
+        units = np.frombuffer(data, np.uint8, len(data) // size * size).reshape(-1, size)
+        lost = np.flatnonzero(units.any(axis=1))
+        if len(lost) and damage is not None:
+            number = int(lost[-1]) + 1
+            text = f"{number} units at the end of {self.key} are not valid"
+            damage.report(last.path, behind, text, size=number * size, messages=number)
 
     def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
         if file.size % self.kind.unit_size and file.size != self.file_size:
@@ -166,6 +198,15 @@ class QueueView:
             step = _READ // size * size
         return position // size, b""
 
+    def _last_valid(self) -> int:
+        """Return the last unit of all files that is valid by itself; -1 if there is none."""
+        for file in reversed(self.files):
+            data = self._readers.read(file.path, 0, min(file.size, self.file_size))
+            valid = np.flatnonzero(self.kind.valid(self.kind.decode(data)))
+            if len(valid):
+                return file.base_offset // self.kind.unit_size + int(valid[-1])
+        return -1
+
     def _find_max_physical(self) -> None:
         """Take the end of the record that the last real unit points to."""
         self.max_physical_offset = -1
@@ -176,6 +217,23 @@ class QueueView:
             self._edges[last] = place
         if place is not None and place != _PREFILL:
             self.max_physical_offset = place[0] + place[1]
+
+    def hold_to_proven(self, is_proven: Callable[[int, int], bool]) -> None:
+        """End the queue with the last unit whose record is proven, given its offset and size.
+
+        Why: a damaged unit may claim that the queue holds all of the log. What is behind the last
+        proven one is in the log, if it is anywhere.
+        """
+        self.max_physical_offset = -1
+        low = max(self.first_index, self.end_index - _LOOK)
+        for index in range(self.end_index - 1, low - 1, -1):
+            unit = self._disk_units(index, 1)
+            if len(unit) and not _is_prefill(unit)[0]:
+                offset, size = int(unit["physical_offset"][0]), int(unit["size"][0])
+                if is_proven(offset, size):
+                    self.max_physical_offset = offset + size
+                    self.end_index = index + 1
+                    return
 
     def first_physical_offset(self) -> int:
         """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
@@ -205,14 +263,40 @@ class QueueView:
             else:
                 low = middle + 1
         dropped = self.end_index - low
-        if dropped and damage is not None:
-            first = low // self.file_units() * self.file_units()
-            path = self.files[0].path.with_name(offset_name(first * self.kind.unit_size))
-            text = f"{dropped} units of {self.key} point behind the end of the log"
-            damage.report(path, (low - first) * self.kind.unit_size, text)
         self.end_index = low
+        if dropped and damage is not None:
+            self._report_behind(dropped, damage)
         self._find_max_physical()
         return dropped
+
+    def cut_behind(self, log_end: int, damage: Damage | None = None) -> int:
+        """Leave out the last units, up to one that points into the log; return how many.
+
+        Unlike `cut` this trusts no order of the units: one that is damaged hides none before it.
+        """
+        end = self.end_index
+        while self.end_index > self.first_index:
+            begin = max(self.first_index, self.end_index - _READ // self.kind.unit_size)
+            begin = max(begin, (self.end_index - 1) // self.file_units() * self.file_units())
+            places = self._disk_units(begin, self.end_index - begin)["physical_offset"]
+            inside = np.flatnonzero((places >= 0) & (places < log_end))
+            self.end_index = begin + (int(inside[-1]) + 1 if len(inside) else 0)
+            if len(inside):
+                break
+        dropped = end - self.end_index
+        if dropped and damage is not None:
+            self._report_behind(dropped, damage)
+        if dropped:
+            self._find_max_physical()
+        return dropped
+
+    def _report_behind(self, dropped: int, damage: Damage) -> None:
+        first = self.end_index // self.file_units() * self.file_units()
+        path = self.files[0].path.with_name(offset_name(first * self.kind.unit_size))
+        text = f"{dropped} units of {self.key} point behind the end of the log"
+        size = self.kind.unit_size
+        position = (self.end_index - first) * size
+        damage.report(path, position, text, size=dropped * size, messages=dropped)
 
     # --- bounds --------------------------------------------------------------------------------
 
@@ -270,6 +354,21 @@ class QueueView:
         if place is None or place == _PREFILL:
             return False
         return log_min <= place[0] < self.max_physical_offset
+
+    def recheck_min(self, log_min: int) -> None:
+        """Take in units before the first one that the log still holds, if it was not found right.
+
+        Why: a search among units believes those that it looks at, and one may be damaged.
+        """
+        first = self.index_of(self.min_offset)
+        while first > self.first_index and first <= self.end_index:
+            begin = max(self.first_index, first - _LOOK)
+            units = self.units(begin, first - begin)
+            held = np.flatnonzero((units["physical_offset"] >= log_min) & ~_is_prefill(units))
+            if not len(held):
+                return
+            first = begin + int(held[0])
+            self.min_offset = int(units["queue_offset"][held[0]])
 
     # --- units ---------------------------------------------------------------------------------
 

@@ -92,6 +92,10 @@ class RocksDbQueue(QueueView):
             return otherwise if parsed is None else parsed[1]
         return otherwise
 
+    def _report_behind(self, dropped: int, damage: Damage) -> None:
+        text = f"{dropped} units of {self.key} point behind the end of the log"
+        damage.report(self._database.path, 0, text, messages=dropped)
+
     def _pass_over(self, index: int, damage: Damage) -> int:
         if index >= self.end_index:
             return self.first_index + self.total

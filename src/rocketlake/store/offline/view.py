@@ -117,15 +117,21 @@ class OfflineStore(Closing):
     @cached_property
     def tail(self) -> tail_rules.Tail:
         """Where the log ends; good records behind that end are damage."""
-        traits, walked = self.traits, (self._begin(), self.checks, self.on_progress)
-        is_crashed = not traits.is_clean and traits.held_by is None
-        found = tail_rules.find_end(self.log, *walked, after_crash=is_crashed)
-        # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
-        has_more = self._dispatched > found.end_offset and traits.held_by is None
-        may_go_on = is_crashed or has_more
+        found, may_go_on = self._walked_end()
         found, behind = tail_rules.settle(self.log, found, self.checks, passes_zeros=may_go_on)
         self._cut_is_told = tail_rules.report_cut(found, behind, self.damage)
         return found
+
+    def _walked_end(
+        self, on_chunk: Callable[[Chunk], None] | None = None
+    ) -> tuple[tail_rules.Tail, bool]:
+        """Return where a walk ends, and whether good records may lie behind zeros there."""
+        traits, walked = self.traits, (self._begin(), self.checks, self.on_progress)
+        is_crashed = not traits.is_clean and traits.held_by is None
+        found = tail_rules.find_end(self.log, *walked, on_chunk=on_chunk, after_crash=is_crashed)
+        # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
+        has_more = self._dispatched > found.end_offset and traits.held_by is None
+        return found, is_crashed or has_more
 
     @property
     def cuts_records(self) -> bool:
@@ -191,8 +197,8 @@ class OfflineStore(Closing):
         self._debts = None
         self._walked = 0
         self._families = self._look_at_families()
-        for name, value in vars(type(self)).items():
-            if isinstance(value, cached_property):
+        for name in dir(type(self)):
+            if isinstance(getattr(type(self), name, None), cached_property):
                 self.__dict__.pop(name, None)
 
     def _walk_on(self, end: int) -> bool:
@@ -241,11 +247,9 @@ class OfflineStore(Closing):
     @cached_property
     def _disk_queues(self) -> dict[QueueKey, QueueView]:
         """The queues as their files are, before anything is cut or owed."""
-        loader = DiskQueues(self.directory, self._readers, self.options, self.damage)
-        if self.traits.has_rocksdb_queues:
-            found = self._rocksdb_queues(loader)
-        else:
-            found = loader.load_files(is_clean=self.traits.is_clean)
+        loader, is_clean = self._queue_loader(), self.traits.is_clean
+        is_rocksdb = self.traits.has_rocksdb_queues
+        found = self._rocksdb_queues(loader) if is_rocksdb else loader.load_files(is_clean=is_clean)
         # Order: the table is read behind the queues, for it is written before they are removed.
         self._deleted = deleted = self.load_deleted()
         if not deleted.ends:
@@ -255,6 +259,9 @@ class OfflineStore(Closing):
             for key, view in found.items()
             if not deleted.is_earlier(key.topic, view.first_physical_offset())
         }
+
+    def _queue_loader(self) -> DiskQueues:
+        return DiskQueues(self.directory, self._readers, self.options, self.damage)
 
     def _rocksdb_queues(self, loader: DiskQueues) -> dict[QueueKey, QueueView]:
         """Read the queues from their database; none where that cannot be, and say why."""
@@ -298,8 +305,7 @@ class OfflineStore(Closing):
         queues = self._disk_queues
         told = self.damage if self.traits.is_clean and not self._cut_is_told else None
         for queue in queues.values():
-            if queue.max_physical_offset > tail.end_offset:
-                queue.cut(tail.end_offset, told)
+            self._cut(queue, tail.end_offset, told)
         low, start = self.log.min_offset, tail.started_at
         begin = dispatched if self.traits.is_clean else low
         if self.traits.is_clean and drop_lost(self.directory, queues, (low, tail.end_offset)):
@@ -315,13 +321,20 @@ class OfflineStore(Closing):
             queue.correct_min(low, keep_empty_min=self.traits.is_4x)
         return dict(sorted(queues.items()))
 
+    def _cut(self, queue: QueueView, end: int, told: Damage | None) -> None:
+        if queue.max_physical_offset > end:
+            queue.cut(end, told)
+
     def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
         """Add what the log holds and the queues do not; tell whether a queue has a gap."""
         self._debts = debts = self._make_debts(queues)
-        for step in self.log.walk(start, self.tail.end_offset, checks=self.checks):
+        for step in self._steps(start, self.tail.end_offset):
             if isinstance(step, Chunk):
                 debts.add(step, begin)
         return bool(debts.gaps) and start > self.log.min_offset
+
+    def _steps(self, begin: int, end: int) -> Iterator[Chunk | Stop]:
+        return self.log.walk(begin, end, checks=self.checks)
 
     def _make_debts(self, queues: dict[QueueKey, QueueView]) -> tail_rules.Debts:
         return tail_rules.Debts(queues, self._new_queue, self.options, self.deleted)
@@ -369,7 +382,7 @@ class OfflineStore(Closing):
         """Yield the log's records in order, up to its end; damage is reported and stepped over."""
         begin = self.log.min_offset if start is None else start
         limit = self.max_offset if end is None else min(end, self.max_offset)
-        for step in self.log.walk(begin, limit, checks=self.checks):
+        for step in self._steps(begin, limit):
             if not isinstance(step, Stop):
                 yield step
             elif not self.log.is_expired(step.physical_offset):

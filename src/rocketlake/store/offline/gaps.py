@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format.record import StopReason
-from rocketlake.store.offline import Chunk, Stop
-from rocketlake.store.offline.log import LogView
+from rocketlake.store.offline.log import Chunk, LogView, Stop
 from rocketlake.store.offline.tail import search
 
 
@@ -26,6 +25,10 @@ class Gap(Struct, frozen=True):
     def file_position(self) -> int:
         """The byte of the file."""
         return self.physical_offset - self.file.base_offset
+
+    def as_stop(self) -> Stop:
+        """Return the same as what stops a walk."""
+        return Stop(self.file, self.physical_offset, self.reason)
 
 
 def walk_past(log: LogView, begin: int, end: int, checks: int) -> Iterator[Chunk | Gap]:
