@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from rocketlake.errors import ConfigError
@@ -20,7 +20,7 @@ from rocketlake.spark.jobs.compact.plan import (
     odd_lines,
     plan_compact,
 )
-from rocketlake.spark.jobs.replay.rows import as_messages
+from rocketlake.spark.jobs.replay.rows import as_messages, fits
 from rocketlake.spark.jobs.selection import Selection
 from rocketlake.spark.progress import OnProgress, watching
 
@@ -37,10 +37,15 @@ class CompactReport(Struct, frozen=True, kw_only=True):
     kept: int
     keyless: int
     tombstones: int | None
+    too_large: int = 0
+    """Messages that were not written: no record has room for their properties."""
 
     def lines(self) -> Iterator[str]:
         """Say it in words."""
-        yield f"{self.kept} of {self.messages} messages written to {self.target}"
+        written = self.kept - self.too_large
+        yield f"{written} of {self.messages} messages written to {self.target}"
+        if self.too_large:
+            yield f"{self.too_large} messages have properties too large to write and are left out"
         yield from odd_lines(self.settings, self.keyless, self.tombstones)
 
 
@@ -80,9 +85,10 @@ def run_compact(
     keyed = keyed_rows(plan.selection.load(spark, columns(settings)), settings)
     places = kept_places(keyed, settings)
     frame = plan.selection.load(spark).join(places, list(PLACE), "left_semi")
+    too_large = 0
     with watching(spark, on_progress):
         if settings.to == STORE:
-            _write_store(frame, plan)
+            too_large = _write_store(frame, plan)
         else:
             _write_table(frame, plan)
     return CompactReport(
@@ -93,6 +99,7 @@ def run_compact(
         kept=plan.kept,
         keyless=plan.keyless,
         tombstones=plan.tombstones,
+        too_large=too_large,
     )
 
 
@@ -107,7 +114,10 @@ def _check_new(plan: CompactPlan) -> None:
         )
 
 
-def _write_store(frame: DataFrame, plan: CompactPlan) -> None:
+def _write_store(frame: DataFrame, plan: CompactPlan) -> int:
+    """Write the messages to a store; return how many no record has room for."""
+    counted = Observation()
+    frame = frame.observe(counted, sf.count_if(~fits()).alias("too_large")).where(fits())
     topic = plan.settings.to_topic
     target = sf.col("topic") if topic is None else sf.lit(topic)
     rows = as_messages(frame, target, sf.col("queue_id"))
@@ -119,6 +129,7 @@ def _write_store(frame: DataFrame, plan: CompactPlan) -> None:
         **plan.settings.sink_options,
     }
     ordered.drop(*_SOURCE).write.format("rocketlake").mode("append").options(**options).save()
+    return int(counted.get["too_large"])
 
 
 def _write_table(frame: DataFrame, plan: CompactPlan) -> None:

@@ -16,7 +16,7 @@ from rocketlake.embedded.bulk import look_at
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.whole_file import replace_whole
-from rocketlake.spark.jobs.replay.rows import NARROW, is_batch, target_topic
+from rocketlake.spark.jobs.replay.rows import NARROW, fits, is_batch, target_topic
 from rocketlake.spark.jobs.selection import Selection
 
 ROOM: Final = Path("rocketlake") / "replay"
@@ -68,6 +68,8 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     flows: tuple[Flow, ...] = ()
     batches: int = 0
     """Records with several messages in one body: they are left out."""
+    too_large: int = 0
+    """Messages whose properties no record has room for, as bytes that are no text grow."""
     queue_counts: dict[str, int] = {}
     """Of the target's topics."""
 
@@ -111,6 +113,8 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
             yield f"{flow.topic} -> {where}: {flow.messages} messages, {flow.bytes} bytes"
         if self.batches:
             yield f"{self.batches} records hold several messages each and are left out"
+        if self.too_large:
+            yield f"{self.too_large} messages have properties too large to write and are left out"
         if self.asked.is_done:
             yield f"replay {self.asked.id!r} was done before: nothing is written again"
 
@@ -136,7 +140,7 @@ def plan_replay(
     frame = asked.selection.load(spark, NARROW)
     rows = (
         frame.withColumn("target", target_topic(settings.to_topic))
-        .groupBy("topic", "target", is_batch().alias("is_batch"))
+        .groupBy("topic", "target", is_batch().alias("is_batch"), fits().alias("fits"))
         .agg(
             sf.count("*").alias("messages"),
             sf.sum("store_size").alias("bytes"),
@@ -152,8 +156,9 @@ def plan_replay(
         flows=tuple(
             Flow(row.topic, row.target, row.messages, row.bytes, row.queue + 1)
             for row in rows
-            if not row.is_batch
+            if row.fits and not row.is_batch
         ),
+        too_large=sum(row.messages for row in rows if not (row.fits or row.is_batch)),
         batches=sum(row.messages for row in rows if row.is_batch),
         queue_counts=dict(seen.queue_counts),
     )

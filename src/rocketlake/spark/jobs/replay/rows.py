@@ -5,11 +5,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from rocketlake.format.layout import MAX_I16
 from rocketlake.model import properties as names
 from rocketlake.model.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+
+_ROOM: Final = MAX_I16
+"""Bytes of properties that a record holds."""
+_SURELY_FITS: Final = 10_000
+"""Records below this size have properties that fit, whatever becomes of their bytes."""
 
 OF_THE_BROKER: Final = (
     *(names.KEYS, names.TAGS, names.UNIQUE_KEY),  # have columns of their own
@@ -33,7 +39,7 @@ Compat: names of MessageConst.
 
 NEEDED: Final = (
     *("topic", "queue_id", "queue_offset", "store_timestamp", "msg_id", "unique_key"),
-    *("keys", "tags", "body", "properties", "flag", "broker"),
+    *("keys", "tags", "body", "properties", "flag", "broker", "store_size"),
 )
 """Columns that a message is written again from."""
 NARROW: Final = ("topic", "queue_id", "properties", "store_size")
@@ -55,6 +61,30 @@ def is_batch() -> Column:
     return _property(names.INNER_NUM).isNotNull()
 
 
+def fits() -> Column:
+    """Tell whether a record has room for the properties of a message that is written again.
+
+    Bytes that are no text grow: each becomes three.
+    """
+    is_small = sf.col("store_size") < _SURELY_FITS
+    return sf.when(is_small, sf.lit(True)).otherwise(_carried_size() <= _ROOM)  # noqa: FBT003 - a column
+
+
+def _carried_size() -> Column:
+    """Return how many bytes the properties take that are written again."""
+    dropped = sorted(set(OF_THE_BROKER) - {names.KEYS, names.TAGS, names.UNIQUE_KEY})
+    kept = sf.map_filter(sf.col("properties"), lambda name, _: ~name.isin(*dropped))
+    return sf.aggregate(
+        sf.map_entries(kept),
+        sf.lit(0),
+        lambda size, entry: size + _property_size(entry["key"], entry["value"]),
+    )
+
+
+def _property_size(name: Column, value: Column) -> Column:
+    return sf.octet_length(name) + sf.octet_length(value) + 2  # and what ends name and value
+
+
 def _origin() -> Column:
     # Compat: the topic of a dead letter is in DLQ_ORIGIN_TOPIC, or, from brokers that do not write
     # it, in RETRY_TOPIC, which the first return to the broker sets.
@@ -69,16 +99,20 @@ def _property(name: str) -> Column:
 def as_messages(frame: DataFrame, target: Column, queue: Column) -> DataFrame:
     """Return rows for the sink, and beside them the places they come from, by which to sort."""
     kept = sf.map_filter(
-        sf.col("properties"), lambda name, _: ~name.isin(*sorted(set(OF_THE_BROKER)))
+        sf.col("properties"), lambda name, _: (name != "") & ~name.isin(*sorted(set(OF_THE_BROKER)))
     )
     origin = sf.coalesce(_property(ORIGIN_MESSAGE_ID), sf.col("msg_id"))
     added = sf.create_map(sf.lit(ORIGIN_MESSAGE_ID), origin)
+    # Why: without room for it the message itself is worth more than where it came from.
+    whole = _carried_size() + _property_size(sf.lit(ORIGIN_MESSAGE_ID), origin)
+    has_room = (sf.col("store_size") < _SURELY_FITS) | (whole <= _ROOM)
+    written = sf.when(has_room, sf.map_concat(kept, added)).otherwise(kept)
     return frame.select(
         target.alias("topic"),
         sf.col("body"),
         sf.when(sf.size("keys") > 0, sf.col("keys")).alias("keys"),
         sf.col("tags"),
-        sf.map_concat(kept, added).alias("properties"),
+        written.alias("properties"),
         queue.cast("int").alias("queue_id"),
         sf.col("flag"),
         sf.col("unique_key"),

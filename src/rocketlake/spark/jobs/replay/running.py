@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import ConfigError
 from rocketlake.spark.jobs.replay.plan import PIECE_S, ReplayPlan, ReplaySettings, keep, plan_replay
-from rocketlake.spark.jobs.replay.rows import NEEDED, as_messages, is_batch
+from rocketlake.spark.jobs.replay.rows import NEEDED, as_messages, fits, is_batch
 from rocketlake.spark.jobs.selection import Selection
 from rocketlake.spark.progress import OnProgress, watching
 
@@ -31,6 +31,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     messages: int
     pieces: int
     left_out: int
+    """Records with several messages in one body, and those whose properties have no room."""
     seconds: float
     was_done: bool = False
 
@@ -44,7 +45,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
             f" (id {self.id})"
         )
         if self.left_out:
-            yield f"{self.left_out} records were left out: batches, or of an unknown topic"
+            yield f"{self.left_out} records were left out: batches, or properties too large"
 
 
 def replay(
@@ -157,7 +158,7 @@ def cut(rows: Iterable[Row], count: int, size: int = _PIECE_BYTES) -> Iterator[l
 
 def _frame(spark: SparkSession, plan: ReplayPlan) -> DataFrame:
     """Return the messages as the sink takes them, with where they come from."""
-    frame = plan.asked.selection.load(spark, NEEDED).where(~is_batch())
+    frame = plan.asked.selection.load(spark, NEEDED).where(~is_batch() & fits())
     return as_messages(frame, plan.topic(), plan.queue())
 
 
@@ -181,7 +182,7 @@ def _report(
         target=plan.target,
         messages=messages,
         pieces=pieces,
-        left_out=plan.batches,
+        left_out=plan.batches + plan.too_large,
         seconds=seconds,
         was_done=was_done,
     )
