@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from rocketlake.spark.schema import arrow_schema
+from rocketlake.spark.schema import RAW_TIMES, arrow_schema
 from rocketlake.spark.source import RocketLakeDataSource
 
 
@@ -47,5 +47,6 @@ def make_source(
     source = RocketLakeDataSource(given)
     schema = source.schema()
     if columns is not None:
-        schema = StructType([schema[name] for name in columns])
+        known = {field.name: field for field in (*schema.fields, *RAW_TIMES.fields)}
+        schema = StructType([known[name] for name in columns])
     return source, schema

@@ -89,6 +89,11 @@ def export(
                         break
             sink.close()
         bars.end()
+        if sink.odd_times:
+            note(
+                f"{sink.odd_times} messages have a time outside of the years 1 to 9999: it is null"
+                " (JSON lines and CSV have its number)"
+            )
         if out != "-":
             size = Path(out).stat().st_size
             note(f"{count} messages in {out} ({size_text(size)})")

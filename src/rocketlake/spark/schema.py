@@ -50,6 +50,12 @@ MESSAGE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in _C
 """Every column of a message, in order. All may be null, as Spark wants it of a source."""
 
 
+RAW_TIMES: Final = StructType(
+    [StructField(name, LongType()) for name in ("store_timestamp_ms", "born_timestamp_ms")]
+)
+"""The numbers that records have as times, for who asks for them: no table has them by itself."""
+
+
 def subset(given: StructType, whole: StructType) -> StructType:
     """Check a schema that a user gave against the whole one: any columns, in any order.
 

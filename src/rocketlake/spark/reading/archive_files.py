@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 from pyspark.sql.datasource import InputPartition
@@ -19,11 +20,12 @@ from rocketlake.metadata.archive_manifest import ArchivedFile
 from rocketlake.spark.reading.filtering import tag_filters
 from rocketlake.spark.reading.options import OnDamage, SourceOptions
 from rocketlake.spark.reading.terms import NUMBERS, TIMES
-from rocketlake.spark.schema import arrow_schema
+from rocketlake.spark.schema import RAW_TIMES, arrow_schema
 
 log = logging.getLogger(__name__)
 
 ROWS_MAX: Final = 8192
+_NO_TIME: Final = -(1 << 63)  # before all times that are asked for
 
 Mask = npt.NDArray[np.bool_]
 Range = tuple[int, int]
@@ -99,7 +101,10 @@ class RowFilter:
             return None
         keep = np.ones(batch.num_rows, np.bool_)
         for term in self._terms:
-            keep &= term.compare(_numbers(batch[term.column]))
+            found = batch[term.column]
+            keep &= term.compare(_numbers(found))
+            if found.null_count:  # null fulfils no comparison
+                keep &= found.is_valid().to_numpy(zero_copy_only=False)
         for tags in self._tags:
             keep &= _marked(batch["tags"].to_pylist(), tags.matches)
         if self._keys:
@@ -117,7 +122,7 @@ class RowFilter:
 
 def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
+        array = array.cast(pa.int64()).fill_null(_NO_TIME)
     found: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
@@ -135,8 +140,9 @@ def _read_file(
         needed = [] if is_exact else ["queue_id", "queue_offset"]
         needed += ["store_timestamp"] if wanted.times else []
         names = [name for name in target.names if name != "topic"]
-        columns = list(dict.fromkeys([*names, *needed, *rows.columns]))
         with pq.ParquetFile(source) as file:
+            names = list(_stored(names, file.schema_arrow.names))
+            columns = list(dict.fromkeys([*names, *needed, *rows.columns]))
             groups = _groups(file, wanted)
             if not columns:
                 yield from _topics(file.metadata.num_rows, target, wanted.file.topic)
@@ -214,10 +220,28 @@ def _shaped(batch: pa.RecordBatch, target: pa.Schema, topic: str) -> pa.RecordBa
     arrays = [
         pa.repeat(pa.scalar(topic, field.type), batch.num_rows)
         if field.name == "topic"
-        else _typed(batch[field.name], field.type)
+        else _column(batch, field)
         for field in target
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _stored(names: list[str], held: list[str]) -> Iterator[str]:
+    """Yield the columns of a file that those asked for are made of."""
+    for name in names:
+        if name not in RAW_TIMES.names or name in held:  # files of earlier releases have none
+            yield name
+        if name in RAW_TIMES.names:
+            yield name.removesuffix("_ms")
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name not in RAW_TIMES.names:
+        return _typed(batch[field.name], field.type)
+    known = pc.divide(batch[field.name.removesuffix("_ms")].cast(pa.int64()), 1000)
+    if field.name in batch.schema.names:
+        known = pc.coalesce(known, batch[field.name])
+    return _typed(known, field.type)
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -35,7 +35,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRea
         ConfigError: options or schema are wrong.
     """
     parsed = SourceOptions.parse(options)
-    wanted = subset(schema, parsed.schema)
+    wanted = subset(schema, parsed.selectable)
     is_pushing = pushdown.is_pushing() if parsed.push_filters is None else parsed.push_filters
     return (PushingReader if is_pushing else BatchReader)(parsed, wanted)
 

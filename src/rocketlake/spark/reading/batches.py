@@ -4,8 +4,7 @@
    made for a row. Only compressed bodies are looked at one by one.
 2. A batch is bounded by rows and by bytes, so that a reader's memory does not depend on what it
    reads. One record that is larger is a batch of its own.
-3. A time outside of the years 1 to 9999 is null: no record has it but a damaged one, and Python
-   could not show it.
+3. A time that no calendar has is null (`format.timestamps`); its number is a column of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from rocketlake.format.arrow_columns import ArrowColumn, arrow_columns
 from rocketlake.format.record import RecordColumns
+from rocketlake.format.timestamps import to_microseconds
 from rocketlake.model.compression import inflate
 from rocketlake.model.flags import COMPRESSED
 
@@ -32,10 +32,6 @@ BYTES_MAX: Final = 8 << 20
 _BYTES_LIMIT: Final = 256 << 20
 """Stored bodies, grown ones and the last that grew (up to 1 GiB) have to stay under 2 GiB."""
 
-_DAY_MS: Final = 86_400_000
-_TIME_MIN: Final = -62_135_596_800_000 + _DAY_MS  # a day off, for all time zones
-_TIME_MAX: Final = 253_402_300_800_000 - _DAY_MS
-
 _LAID_OUT: Final[Mapping[str, ArrowColumn]] = {
     column.name.lower(): column for column in ArrowColumn if column.name
 }
@@ -48,6 +44,8 @@ _NUMBERS: Final[Mapping[str, str]] = {
     "reconsume_times": "reconsume_times",
     "prepared_transaction_offset": "prepared_transaction_offset",
     "store_size": "size",
+    "store_timestamp_ms": "store_timestamp",
+    "born_timestamp_ms": "born_timestamp",
 }
 _TIMES: Final = ("store_timestamp", "born_timestamp")
 _BROKER: Final = "broker"
@@ -227,11 +225,10 @@ def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: bytes = b"") -> p
 
 def _times(kind: pa.DataType, values: Int64s) -> pa.Array:
     """Return milliseconds as microseconds; null for what is no time."""
-    valid = (values >= _TIME_MIN) & (values <= _TIME_MAX)
-    if valid.all():
-        return _fixed(kind, values * 1000)
-    bits = np.packbits(valid, bitorder="little").tobytes()
-    return _fixed(kind, np.where(valid, values, 0) * 1000, bits)
+    found, valid = to_microseconds(values)
+    if valid is None:
+        return _fixed(kind, found)
+    return _fixed(kind, found, np.packbits(valid, bitorder="little").tobytes())
 
 
 def _replaced(buffers: tuple[Any, ...], plain: Mapping[int, bytes]) -> _Texts:

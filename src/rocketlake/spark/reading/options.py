@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from rocketlake.errors import ConfigError
 from rocketlake.spark.reading.tables import schemas
 from rocketlake.spark.reading.terms import Term
+from rocketlake.spark.schema import RAW_TIMES
 from rocketlake.store.options import ReadOptions, StoreOptions
 
 EARLIEST: Final = -2
@@ -180,6 +181,13 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     def schema(self) -> StructType:
         """The columns of the table that is asked for."""
         return schemas.of_table(self.table)
+
+    @property
+    def selectable(self) -> StructType:
+        """The columns that a schema may ask for."""
+        if self.table in (Table.MESSAGES, Table.LOG):
+            return StructType([*self.schema.fields, *RAW_TIMES.fields])
+        return self.schema
 
     @property
     def has_topic(self) -> bool:

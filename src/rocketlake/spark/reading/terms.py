@@ -8,6 +8,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.format.record import RecordColumns
+from rocketlake.format.timestamps import to_microseconds
 
 Mask = npt.NDArray[np.bool_]
 
@@ -53,7 +54,9 @@ class Term(Struct, frozen=True):
         if self.column == "queue_offset" and queue_offsets is not None:
             found = queue_offsets
         elif self.column in TIMES:
-            found = columns[self.column] * 1000
+            found, valid = to_microseconds(columns[self.column])
+            if valid is not None:  # null fulfils no comparison
+                return self.compare(found) & valid
         else:
             found = columns[NUMBERS[self.column]]
         return self.compare(found.astype(np.int64))

@@ -33,7 +33,7 @@ def make_stream_reader(options: Mapping[str, str], schema: StructType) -> DataSo
         ConfigError: options or schema are wrong.
     """
     parsed = SourceOptions.parse(options)
-    return StreamReader(parsed, StreamOptions.parse(parsed), subset(schema, parsed.schema))
+    return StreamReader(parsed, StreamOptions.parse(parsed), subset(schema, parsed.selectable))
 
 
 # ruff: noqa: N802 - the names are Spark's

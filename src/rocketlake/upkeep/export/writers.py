@@ -1,7 +1,8 @@
 """Messages written to Parquet, JSON lines or CSV.
 
 1. All formats have the columns of `export_rows`. Times are milliseconds since 1970 in UTC: a type
-   of its own in Parquet, a number elsewhere. A body is bytes in Parquet and base64 elsewhere.
+   of its own in Parquet, where a time that no calendar has is null, a number elsewhere. A body
+   is bytes in Parquet and base64 elsewhere.
 2. Memory is bounded: JSON lines and CSV are streams, Parquet is written in row groups.
 3. A file has its name only when it is whole (`NewFile`).
 """
@@ -20,12 +21,14 @@ import msgspec
 from msgspec import UNSET
 
 from rocketlake.errors import ConfigError
+from rocketlake.format.timestamps import is_calendar_time
 from rocketlake.model.compression import zstd_stream
 from rocketlake.upkeep.export.rows import COLUMNS, BodyColumn, Row
 
 _GROUP_ROWS: Final = 100_000
 _GROUP_BYTES: Final = 64 << 20
 _BUFFER: Final = 1 << 20
+_TIMES: Final = ("store_timestamp", "born_timestamp")
 
 _INSTALL: Final = "pip install 'rocketlake[parquet]'"
 
@@ -48,6 +51,9 @@ class Shape(msgspec.Struct, frozen=True):
 
 class Sink(Protocol):
     """Where rows go."""
+
+    odd_times: int
+    """Rows that were taken with a time that no calendar has and the format cannot hold."""
 
     def write(self, rows: list[Row]) -> None:
         """Take rows."""
@@ -120,6 +126,8 @@ class _Packed:
 class _JsonSink:
     """One JSON object a line."""
 
+    odd_times = 0
+
     def __init__(self, packed: _Packed) -> None:
         self._packed = packed
         self._encoder = msgspec.json.Encoder()
@@ -135,6 +143,8 @@ class _JsonSink:
 
 class _CsvSink:
     """A header and a line for each message; keys are separated by spaces, properties are JSON."""
+
+    odd_times = 0
 
     def __init__(self, packed: _Packed, body: BodyColumn) -> None:
         self._packed = packed
@@ -183,11 +193,14 @@ class _ParquetSink:
         self._writer = parquet.ParquetWriter(stream, self._schema, compression="zstd")
         self._rows: list[Row] = []
         self._size = 0
+        self.odd_times = 0
 
     def write(self, rows: list[Row]) -> None:
         """Take rows; they are written when there are enough for a group."""
         for row in rows:
             self._rows.append(row)
+            is_odd = not all(map(is_calendar_time, (row.store_timestamp, row.born_timestamp)))
+            self.odd_times += is_odd
             self._size += row.store_size + (len(row.body) if row.body is not UNSET else 0)
             if self._size >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
                 self._write_group()
@@ -211,6 +224,9 @@ class _ParquetSink:
 def _values(rows: Iterable[Row], name: str) -> list[object]:
     if name == "properties":
         return [list(row.properties.items()) for row in rows]
+    if name in _TIMES:
+        times = map(attrgetter(name), rows)
+        return [time if is_calendar_time(time) else None for time in times]
     return list(map(attrgetter(name), rows))
 
 
@@ -223,14 +239,14 @@ def _arrow_schema(pa: Any, body: BodyColumn) -> Any:  # noqa: ANN401 - pyarrow s
     kinds = {
         **dict.fromkeys(("queue_id", "flag", "sys_flag", "reconsume_times"), pa.int32()),
         **dict.fromkeys(("queue_offset", "physical_offset"), pa.int64()),
-        **dict.fromkeys(("store_timestamp", "born_timestamp"), time),
+        **dict.fromkeys(_TIMES, time),
         "keys": pa.list_(pa.string()),
         "body": pa.string() if body is BodyColumn.TEXT else pa.binary(),
         "properties": pa.map_(pa.string(), pa.string()),
         "prepared_transaction_offset": pa.int64(),
         "store_size": pa.int32(),
     }
-    may_be_null = {"unique_key", "tags"}
+    may_be_null = {"unique_key", "tags", *_TIMES}
     return pa.schema(
         [
             pa.field(name, kinds.get(name, pa.string()), nullable=name in may_be_null)

@@ -18,6 +18,7 @@ NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """For times that no calendar has; Spark reads it as null."""
 
 _DAY_US: Final = DAY_MS * 1000
+_NO_TIME: Final = -(1 << 63)
 _CUTS_MAX: Final = 1000  # of one queue: a clock that jumps must not make endless plans
 _FIRST: Final = date(1970, 1, 1)
 
@@ -36,8 +37,9 @@ def utc_text(time_ms: int) -> str:
 
 
 def days_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the day each message was stored on."""
-    times = batch["store_timestamp"].cast(pa.int64()).to_numpy(zero_copy_only=False)
+    """Return the day each message was stored on; what has no time has a day without a date."""
+    stored = batch["store_timestamp"].cast(pa.int64()).fill_null(_NO_TIME)
+    times = stored.to_numpy(zero_copy_only=False)
     days: npt.NDArray[np.int64] = times // _DAY_US
     return days
 

@@ -22,6 +22,8 @@ class ArchiveReport(Struct, frozen=True, kw_only=True):
     """Messages that the queues name and that could not be read, or were never there."""
     gaps: tuple[Gap, ...]
     problems: tuple[str, ...]
+    odd_times: int = 0
+    """Messages with a time that no calendar has: it is null, its number beside it."""
 
     def lines(self) -> Iterator[str]:
         """Say it in words."""
@@ -35,6 +37,11 @@ class ArchiveReport(Struct, frozen=True, kw_only=True):
             yield f"nothing new for {self.target}"
         if self.left_out:
             yield f"{self.left_out} queue offsets have no message that can be read"
+        if self.odd_times:
+            yield (
+                f"{self.odd_times} messages have a time outside of the years 1 to 9999: it is null,"
+                " its number is in store_timestamp_ms or born_timestamp_ms"
+            )
         yield from gap_texts(self.gaps)
         yield from self.problems
 
@@ -78,4 +85,5 @@ def make_report(plan: ArchivePlan, staged: Sequence[StagedFile], rows: int) -> A
         left_out=plan.messages - rows if plan.ends else 0,
         gaps=plan.gaps,
         problems=plan.problems,
+        odd_times=sum(file.odd_times for file in staged),
     )

@@ -21,6 +21,8 @@ from rocketlake.upkeep.export.new_file import NewFile
 GROUP_BYTES: Final = 32 << 20
 GROUP_ROWS: Final = 128 << 10
 _US_PER_MS: Final = 1000
+_NO_TIMES: Final = {"store": (0, 0), "born": (0, 0)}
+"""What a file says whose messages have none: a search by time never wants it."""
 
 
 class StagedFile(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,8 @@ class StagedFile(Struct, frozen=True, kw_only=True):
     min_born_time: int
     max_born_time: int
     sha256: str
+    odd_times: int = 0
+    """Of the new messages: how many have a time that no calendar has."""
 
 
 class _HashedFile(NewFile):
@@ -123,13 +127,15 @@ class _Stats:
         for name in ("store", "born"):
             found = pc.min_max(batch[f"{name}_timestamp"].cast(pa.int64()))
             low, high = found["min"].as_py(), found["max"].as_py()
+            if low is None:
+                continue  # no message has a time that a calendar has
             before = self._times.get(name, (low, high))
             self._times[name] = (min(low, before[0]), max(high, before[1]))
 
     def fields(self) -> dict[str, Any]:
         times = {
             f"{end}_{name}_time": value // _US_PER_MS
-            for name, pair in self._times.items()
+            for name, pair in {**_NO_TIMES, **self._times}.items()
             for end, value in zip(("min", "max"), pair, strict=True)
         }
         return {"queues": dict(sorted(self._queues.items())), "log_bytes": self._log_bytes, **times}

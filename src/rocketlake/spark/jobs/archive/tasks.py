@@ -1,13 +1,16 @@
 """What an executor does for an archive: read a part of the log, write files below `_work`."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, structs
 from pyspark.sql.types import StructType
 
@@ -23,11 +26,15 @@ from rocketlake.spark.jobs.archive.parquet_file import (
 from rocketlake.spark.jobs.archive.plan import ArchiveTask
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
-from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
+from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
 
 TOPIC: Final = "topic"
-FILE_SCHEMA: Final = StructType([f for f in MESSAGE_SCHEMA.fields if f.name != TOPIC])
-"""The columns of a file: the topic is in the name of its directory, as Spark does it."""
+_READ_SCHEMA: Final = StructType([*MESSAGE_SCHEMA.fields, *RAW_TIMES.fields])
+FILE_SCHEMA: Final = StructType([f for f in _READ_SCHEMA.fields if f.name != TOPIC])
+"""The columns of a file: the topic is in the name of its directory, as Spark does it.
+
+The numbers behind times are there only where the times are null.
+"""
 
 
 class Writing(Struct, frozen=True):
@@ -66,7 +73,7 @@ def write_task(task: ArchiveTask, writing: Writing, ops: FileOps | None = None) 
     files = _DayFiles(task, writing, ops, attempt)
     try:
         for part in task.parts:
-            for batch in read_partition(part, MESSAGE_SCHEMA, writing.options):
+            for batch in read_partition(part, _READ_SCHEMA, writing.options):
                 files.add(batch)
         return files.finish()
     except BaseException:
@@ -84,14 +91,19 @@ class _DayFiles:
         self._attempt = attempt
         self._schema = arrow_schema(FILE_SCHEMA)
         self._files: dict[str, tuple[ParquetFile, Path, int]] = {}
+        self._odd: Counter[str] = Counter()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Append messages to the files of their days."""
         days = days_of(batch)
+        batch, is_odd = _with_odd_times(batch)
         found = np.unique(days).tolist()
         for day in found:
             inside = batch if len(found) == 1 else batch.filter(pa.array(days == day))
-            self._file(date_text(day)).add(inside)
+            date = date_text(day)
+            self._file(date).add(inside)
+            if is_odd is not None:
+                self._odd[date] += int(is_odd[days == day].sum())
 
     def finish(self) -> list[StagedFile]:
         """Have all files on the disk."""
@@ -106,6 +118,7 @@ class _DayFiles:
                     date=date,
                     base=base,
                     new_rows=fields["rows"] - old_rows,
+                    odd_times=self._odd[date],
                     **fields,
                 )
             )
@@ -124,7 +137,7 @@ class _DayFiles:
         try:
             found = sum_of(path)
             for batch in read_batches(path) if found == known else ():
-                file.add(batch.cast(self._schema))
+                file.add(completed(batch, self._schema))
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{words}: {error}; restore it from a copy") from error
         if found != known:
@@ -147,7 +160,33 @@ class _DayFiles:
         return self._files[date][0]
 
 
+def _with_odd_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_] | None]:
+    """Keep the numbers behind times only where these are null; mark the rows of which one is."""
+    marks = np.zeros(batch.num_rows, np.bool_)
+    for name in RAW_TIMES.names:
+        at = batch.schema.get_field_index(name)
+        times = batch[name.removesuffix("_ms")]
+        kept = pa.nulls(batch.num_rows, pa.int64())
+        if times.null_count:
+            kept = pc.if_else(times.is_null(), batch[name], kept)
+            marks |= times.is_null().to_numpy(zero_copy_only=False)
+        batch = batch.set_column(at, batch.schema.field(at), kept)
+    return batch, marks if marks.any() else None
+
+
+def completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of an earlier release with the columns that it did not have."""
+    held = batch.schema.names
+    arrays = [
+        batch[field.name].cast(field.type)
+        if field.name in held
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def described(file: StagedFile) -> dict[str, Any]:
     """Return what the manifest takes over from a staged file."""
-    left_out = {"task", "base", "new_rows"}
+    left_out = {"task", "base", "new_rows", "odd_times"}
     return {name: value for name, value in structs.asdict(file).items() if name not in left_out}

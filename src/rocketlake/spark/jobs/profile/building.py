@@ -65,6 +65,11 @@ def build(facts: Facts, ask: Ask, keys: list[Row], groups: list[GroupRow]) -> Pr
     """Ask for every table."""
     total = facts.totals
     notes = list(ask.notes)
+    if total["odd_times"]:
+        notes.append(
+            f"{total['odd_times']:,} messages have a time outside of the years 1 to 9999: they are"
+            " in no plot over time and in no latency"
+        )
     axis = _axis(total, ask, notes)
     topics = facts.topics(_TOPICS_MAX)
     if (total["topics"] or 0) > len(topics):

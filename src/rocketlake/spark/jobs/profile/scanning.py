@@ -79,6 +79,7 @@ class Facts:
                 F.max("stored").alias("last_ms"),
                 F.max("size").alias("size_max"),
                 F.max("latency").alias("latency_max"),
+                F.count_if(F.col("latency").isNull()).alias("odd_times"),
             )
             .persist(StorageLevel.MEMORY_AND_DISK)
         )
@@ -107,6 +108,7 @@ class Facts:
                 *_sums(),
                 F.min("bucket").alias("first_bucket"),
                 F.max("bucket").alias("last_bucket"),
+                F.sum("odd_times").alias("odd_times"),
             )
             .first()
         )

@@ -13,11 +13,11 @@ from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import ROWS_MAX, LogPart, Partition
 from rocketlake.spark.reading.planning import plan_log
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef
-from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
+from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
 from rocketlake.store.offline import Chunk, OfflineStore
 from rocketlake.store.offline.gaps import Gap, walk_past
 
-_OF_MESSAGES = frozenset(MESSAGE_SCHEMA.names)
+_OF_MESSAGES = frozenset({*MESSAGE_SCHEMA.names, *RAW_TIMES.names})
 
 
 def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
