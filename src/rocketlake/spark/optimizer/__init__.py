@@ -1,0 +1,1 @@
+"""What is added to Spark's optimizer: column pruning, which Python data sources lack."""

@@ -1,0 +1,127 @@
+"""With the optimizer's rule, a read makes only the columns its query uses, and gives the same."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from rocketlake.errors import SparkError
+from rocketlake.spark.optimizer import column_pruning
+from rocketlake.spark.optimizer.column_pruning import (
+    enable_column_pruning,
+    is_column_pruning_enabled,
+)
+
+PUSH = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture
+def pruning(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of its own, whose optimizer has the rule."""
+    own = spark.newSession()
+    enable_column_pruning(own)
+    before = SparkSession.getActiveSession()
+    yield own
+    if before is not None:
+        spark._jvm.SparkSession.setActiveSession(before._jsparkSession)  # type: ignore[union-attr]
+
+
+def read(spark: SparkSession, store: Path, **options: str) -> DataFrame:
+    return (
+        spark.read.format("rocketlake").options(path=str(store), topic="orders", **options).load()
+    )
+
+
+def scans(frame: DataFrame) -> list[set[str]]:
+    """Return which columns each scan of a plan makes."""
+    plan = frame._jdf.queryExecution().explainString(  # type: ignore[operator]
+        frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("simple")  # type: ignore[union-attr]
+    )
+    found = re.findall(r"BatchScan rocketlake\[([^\]]*)\]", plan)
+    return [{name.split("#")[0].strip() for name in columns.split(",")} for columns in found]
+
+
+def test_count_makes_one_number(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store).agg(sf.count("*"))
+    assert scans(frame) == [{"queue_id"}]
+    assert frame.first()[0] == 300  # type: ignore[index]
+
+
+def test_group_by_tags_makes_tags(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store).groupBy("tags").count()
+    assert scans(frame) == [{"tags"}]
+    assert {row.tags: row["count"] for row in frame.collect()} == {"odd": 150, "even": 150}
+
+
+def test_filters_add_their_columns(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store).where("tags = 'odd' AND queue_offset < 5").select("keys")
+    assert scans(frame) == [{"keys", "tags", "queue_offset"}]
+    assert frame.count() == 10
+
+
+def test_each_side_of_a_join_makes_its_own(pruning: SparkSession, store: Path) -> None:
+    read(pruning, store).createOrReplaceTempView("orders")
+    frame = pruning.sql(
+        "SELECT a.tags, b.store_size FROM orders a JOIN orders b"
+        " ON a.physical_offset = b.physical_offset"
+        " WHERE a.queue_id = (SELECT min(queue_id) FROM orders)"
+    )
+    found = scans(frame)
+    assert {"tags", "physical_offset", "queue_id"} in found
+    assert {"store_size", "physical_offset"} in found
+    assert {"queue_id"} in found
+    assert frame.count() == 75
+
+
+def test_everything_is_read_where_everything_is_used(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store)
+    assert len(scans(frame)[0]) == len(frame.columns)
+    assert sorted(frame.collect()) == sorted(read(pruning, store).collect())
+
+
+def test_other_tables_are_pruned_too(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store, table="queue").groupBy("queue_id").count()
+    assert scans(frame) == [{"queue_id"}]
+    assert {row.queue_id: row["count"] for row in frame.collect()} == dict.fromkeys(range(4), 75)
+
+
+def test_filters_that_the_source_took_over_still_hold(pruning: SparkSession, store: Path) -> None:
+    pruning.conf.set(PUSH, "true")
+    frame = read(pruning, store).where("queue_id = 1 AND tags = 'odd' AND queue_offset >= 70")
+    counted = frame.agg(sf.count("*"))
+    assert scans(counted) == [{"tags", "queue_id", "queue_offset"}]
+    assert counted.first()[0] == 5  # type: ignore[index]
+
+
+def test_explain_says_what_is_read_and_how_much(pruning: SparkSession, store: Path) -> None:
+    frame = read(pruning, store, tags="odd").select("queue_id")
+    mode = pruning._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]
+    plan = frame._jdf.queryExecution().explainString(mode.fromString("cost"))  # type: ignore[operator]
+    assert f"path: {store}, topic: orders, tags: odd" in plan
+    whole = sum(file.stat().st_size for file in (store / "commitlog").iterdir())
+    size = re.search(r"RelationV2\[queue_id#\d+\].*sizeInBytes=([0-9.]+) (\w+)", plan)
+    assert size is not None, plan
+    assert float(size[1]) * {"B": 1, "KiB": 1024, "MiB": 1 << 20}[size[2]] < whole / 10
+
+
+def test_session_without_the_rule_is_left_alone(
+    spark: SparkSession, pruning: SparkSession, store: Path
+) -> None:
+    assert is_column_pruning_enabled(pruning)
+    assert not is_column_pruning_enabled(spark)
+    enable_column_pruning(pruning)  # again changes nothing
+    assert pruning._jsparkSession.experimental().extraOptimizations().length() == 1  # type: ignore[operator]
+    assert len(scans(read(spark, store).groupBy("tags").count())[0]) > 1
+
+
+def test_spark_that_refuses_the_rule_is_told_with_the_way_out(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_pruning, "_CLASS", "rocketlake.Missing")
+    own = spark.newSession()
+    with pytest.raises(SparkError, match="name the columns with the option columns instead"):
+        enable_column_pruning(own)
+    assert own._jsparkSession.experimental().extraOptimizations().length() == 0  # type: ignore[operator]
