@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from rocketlake.errors import ConfigError
+from rocketlake.spark.name_hints import unknown_column
 
 _COLUMNS: Final[tuple[tuple[str, DataType], ...]] = (
     ("topic", StringType()),
@@ -67,7 +68,7 @@ def subset(given: StructType, whole: StructType) -> StructType:
         kind = types.get(field.name)
         if kind is None:
             raise ConfigError(
-                f"schema: there is no column {field.name!r}; there are {', '.join(types)}"
+                f"schema: there is no column {field.name!r}; {unknown_column(field.name, types)}"
             )
         if kind != field.dataType:
             raise ConfigError(

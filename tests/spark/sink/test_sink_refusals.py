@@ -147,8 +147,11 @@ def test_columns_that_no_message_has_are_refused(columns: str, words: str) -> No
     [
         ({}, "option path is missing"),
         ({"path": "a,b"}, "a write has one store"),
-        ({"path": "a", "topc": "T"}, "option topc is unknown to a write; did you mean topic?"),
-        ({"path": "a", "startingOffsets": "earliest"}, "startingOffsets is unknown to a write"),
+        ({"path": "a", "topc": "T"}, "no option 'topc' of a write; did you mean 'topic'?"),
+        (
+            {"path": "a", "startingOffsets": "earliest"},
+            "no option 'startingOffsets' of a write; there are path",
+        ),
         ({"path": "a", "topic": "a b"}, "option topic = 'a b' has characters"),
         ({"path": "a", "lockTimeout": "soon"}, "lockTimeout = 'soon': wanted seconds"),
         ({"path": "a", "writeId": " "}, "writeId is empty"),

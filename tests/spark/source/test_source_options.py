@@ -87,6 +87,24 @@ def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
             {"topic": "t", "startingTimestamp": "1", "startingOffsets": "latest"},
             "one of the options startingOffsets and startingTimestamp",
         ),
+        ({"subscribe": "a", "topics": "b"}, "one of the options topics and subscribe"),
+        ({"subscribePattern": "["}, "option subscribePattern = '[' is no regular expression"),
+        ({"assign": '{"t": []}'}, "option assign: [] of topic t: wanted queue numbers"),
+        ({"assign": '{"t": [-1]}'}, "option assign: [-1] of topic t"),
+        ({"assign": "t"}, 'wanted JSON like {"topic": [0, 1]}'),
+        ({"assign": "{}"}, "option assign = '{}' names no topic"),
+        ({"assign": '{"t": [0]}', "queueIds": "1"}, "one of the options assign and queueIds"),
+        ({"kafka.bootstrap.servers": "a:9092"}, "no broker is asked: leave it out, and give path"),
+        ({"kafka.security.protocol": "SSL"}, "it is for Kafka's clients: leave it out"),
+        ({"includeHeaders": "true"}, "the column properties always has them"),
+        ({"groupIdPrefix": "x"}, "a stream has the option group"),
+        ({"subscribr": "x"}, "did you mean 'subscribe'?"),
+        ({"columns": "queue_id,boddy"}, "no column 'boddy'; did you mean 'body'? There are topic"),
+        ({"columns": "offset"}, "no column 'offset'; did you mean 'queue_offset'?"),
+        ({"columns": "tags,tags"}, "wanted names like queue_id,tags, each once"),
+        ({"columns": " , "}, "wanted names like queue_id,tags, each once"),
+        ({"table": "queue", "columns": "body"}, "no column 'body'"),
+        ({"table": "index", "subscribe": "t"}, "subscribe does not go with table = index"),
         ({"startingOffsets": '{"t": {"0": 1}}'}, "startingOffsets needs a topic"),
         ({"queueIds": "1"}, "queueIds needs a topic"),
         ({"minPartitions": "0"}, "minPartitions = '0'"),
@@ -121,3 +139,16 @@ def test_options_take_every_key_of_a_store() -> None:
     assert found.read_options == parse().read_options
     found = parse(options='{"compatVersion": "5.3", "maxHashSlotNum": 100}')
     assert found.read_options.max_hash_slot_num == 100
+
+
+def test_names_of_kafka_choose_topics_and_queues() -> None:
+    assert parse(subscribe="a, b").topics == ("a", "b")
+    assert parse(subscribePattern="o.*").wants_topic("orders")
+    options = parse(assign='{"a": [0, 2], "b": [1]}')
+    wanted = [(t, q) for t in ("a", "b", "c") for q in range(3) if options.wants_queue(t, q)]
+    assert wanted == [("a", 0), ("a", 2), ("b", 1)]
+
+
+def test_columns_are_the_schema_in_their_order() -> None:
+    assert parse(columns="tags, queue_id").schema.fieldNames() == ["tags", "queue_id"]
+    assert parse(table="queue", columns="topic").schema.fieldNames() == ["topic"]

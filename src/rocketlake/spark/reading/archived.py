@@ -143,8 +143,7 @@ def _join(manifest: Manifest, stores: Mapping[str, OfflineStore], options: Sourc
             key, ends.get((broker, key)), stores.get(broker), last_times.get((broker, key), -1)
         )
         for broker, key in sorted(places)
-        if options.wants_topic(key.topic)
-        and (options.queue_ids is None or key.queue_id in options.queue_ids)
+        if options.wants_queue(key.topic, key.queue_id)
     }
 
 

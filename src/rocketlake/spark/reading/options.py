@@ -1,11 +1,9 @@
 """The options of the source: text from Spark in, one checked value out."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,6 +11,8 @@ from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import ConfigError
+from rocketlake.spark.name_hints import unknown_column, unknown_option
+from rocketlake.spark.reading.store_paths import is_dir, named_path, with_own_names
 from rocketlake.spark.reading.tables import schemas
 from rocketlake.spark.reading.terms import Term
 from rocketlake.spark.schema import RAW_TIMES
@@ -41,6 +41,9 @@ _OWN_KEYS: Final = (
     "topic",
     "topics",
     "topicPattern",
+    "subscribe",
+    "subscribePattern",
+    "assign",
     "queueIds",
     "startingOffsets",
     "endingOffsets",
@@ -55,6 +58,7 @@ _OWN_KEYS: Final = (
     "minPartitions",
     "maxPartitionBytes",
     "archive",
+    "columns",
     "rawBody",
     "onDamage",
     "failOnDataLoss",
@@ -62,8 +66,12 @@ _OWN_KEYS: Final = (
     "options",
     "pushFilters",
 )
+_TOPIC_LISTS: Final = ("topic", "topics", "subscribe")
+_TOPIC_PATTERNS: Final = ("topicPattern", "subscribePattern")
+_TOPICS: Final = (*_TOPIC_LISTS, *_TOPIC_PATTERNS, "assign")
+"""`subscribe`, `subscribePattern` and `assign` are what Kafka's source calls them."""
 _SELECTING: Final = frozenset(
-    {"topic", "topics", "topicPattern", "queueIds", "tags", "sql", "key", "rawBody", "archive"}
+    {*_TOPICS, "queueIds", "tags", "sql", "key", "rawBody", "archive"}
     | {f"{which}{rest}" for which in ("starting", "ending") for rest in ("Offsets", "Timestamp")}
     | {"startingOffsetsByTimestamp", "endingOffsetsByTimestamp"}
     | {"startingOffsetsByTimestampStrategy"}
@@ -114,7 +122,7 @@ class NoMatch(StrEnum):
 _ALLOWED: Final = {
     Table.LOG: frozenset({"startingTimestamp", "endingTimestamp", "rawBody"}),
     Table.QUEUE: _OF_QUEUES,
-    Table.PROGRESS: frozenset({"topic", "topics", "topicPattern", "queueIds"}),
+    Table.PROGRESS: frozenset({*_TOPICS, "queueIds"}),
 }
 
 
@@ -146,6 +154,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     queue_ids: frozenset[int] | None = None
+    assigned: Mapping[str, frozenset[int]] | None = None
+    """The wanted queues of each topic, where these differ; None: `queue_ids` of all."""
     starting: Moment = Moment(EARLIEST)
     ending: Moment = Moment(LATEST)
     no_match: NoMatch = NoMatch.ERROR
@@ -155,6 +165,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     min_partitions: int = 0
     max_partition_bytes: int = 128 << 20
     archive: str | None = None
+    columns: tuple[str, ...] | None = None
+    """Of the table; None: all."""
     raw_body: bool = False
     on_damage: OnDamage = OnDamage.FAIL
     fail_on_data_loss: bool = True
@@ -179,8 +191,9 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> StructType:
-        """The columns of the table that is asked for."""
-        return schemas.of_table(self.table)
+        """The columns that are asked for, of the table that is asked for."""
+        whole = schemas.of_table(self.table)
+        return whole if self.columns is None else StructType([whole[name] for name in self.columns])
 
     @property
     def selectable(self) -> StructType:
@@ -200,6 +213,16 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
             return re.fullmatch(self.topic_pattern, topic) is not None
         return not self.topics or topic in self.topics
 
+    def wants_queue(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue is one of those asked for."""
+        return self.wants_topic(topic) and self.wants_queue_id(topic, queue_id)
+
+    def wants_queue_id(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue of a wanted topic is one of those asked for."""
+        if self.assigned is not None:
+            return queue_id in self.assigned[topic]
+        return self.queue_ids is None or queue_id in self.queue_ids
+
 
 class _Parser:
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -207,7 +230,7 @@ class _Parser:
         for key, value in options.items():
             name = _KNOWN.get(key.lower())
             if name is None:
-                raise ConfigError(_unknown(key))
+                raise unknown_option(key, _KNOWN.values())
             if value is not None:
                 self._given[name] = str(value)
 
@@ -223,6 +246,7 @@ class _Parser:
             topics=topics,
             topic_pattern=pattern,
             queue_ids=self._queue_ids(),
+            assigned=self._assigned(),
             starting=starting,
             ending=ending,
             no_match=self._choice("startingOffsetsByTimestampStrategy", NoMatch, NoMatch.ERROR),
@@ -232,6 +256,7 @@ class _Parser:
             min_partitions=self._number("minPartitions", 0, 1, 1_000_000),
             max_partition_bytes=self._size("maxPartitionBytes", 128 << 20),
             archive=self._given.get("archive"),
+            columns=self._columns(table),
             raw_body=self._flag("rawBody", default=False) is True,
             on_damage=self._choice("onDamage", OnDamage, OnDamage.FAIL),
             fail_on_data_loss=self._flag("failOnDataLoss", default=True) is True,
@@ -249,15 +274,15 @@ class _Parser:
         texts = self._json("paths", list[str]) if "paths" in self._given else []
         if "path" in self._given:
             text = self._given["path"]
-            texts += [text] if _is_dir(text) else text.split(",")
-        named = [_named_path(text.strip()) for text in texts if text.strip()]
+            texts += [text] if is_dir(text) else text.split(",")
+        named = [named_path(text.strip()) for text in texts if text.strip()]
         if not named and "archive" in self._given:
             return ()  # the store is gone, its archive is not
         if not named:
             raise ConfigError(
                 'option "path" is missing: the directory of a store, or several as a,b or name=a'
             )
-        return _with_own_names(named)
+        return with_own_names(named)
 
     def _read_options(self) -> ReadOptions:
         return ReadOptions.of(StoreOptions.choose(self._given.get("options")))
@@ -265,24 +290,55 @@ class _Parser:
     # --- which messages ------------------------------------------------------------------------
 
     def _topics(self) -> tuple[tuple[str, ...], str | None]:
-        given = [name for name in ("topic", "topics", "topicPattern") if name in self._given]
+        given = [name for name in _TOPICS if name in self._given]
         if len(given) > 1:
             raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
         if not given:
             return (), None
         text = self._given[given[0]]
-        if given[0] == "topicPattern":
+        if given[0] in _TOPIC_PATTERNS:
             try:
                 re.compile(text)
             except re.error as error:
                 raise ConfigError(
-                    f"option topicPattern = {text!r} is no regular expression: {error}"
+                    f"option {given[0]} = {text!r} is no regular expression: {error}"
                 ) from error
             return (), text
-        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        names = self._assigned() or {} if given[0] == "assign" else text.split(",")
+        topics = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
         if not topics:
             raise ConfigError(f"option {given[0]} = {text!r} names no topic")
         return topics, None
+
+    def _assigned(self) -> dict[str, frozenset[int]] | None:
+        if "assign" not in self._given:
+            return None
+        if "queueIds" in self._given:
+            raise ConfigError("give one of the options assign and queueIds, not both")
+        given = self._json("assign", dict[str, list[int]], 'wanted JSON like {"topic": [0, 1]}')
+        for topic, queues in given.items():
+            if not queues or min(queues) < 0:
+                raise ConfigError(
+                    f"option assign: {queues} of topic {topic}: wanted queue numbers from 0 on"
+                )
+        return {topic.strip(): frozenset(queues) for topic, queues in given.items()}
+
+    def _columns(self, table: Table) -> tuple[str, ...] | None:
+        text = self._given.get("columns")
+        if text is None:
+            return None
+        names = tuple(name.strip() for name in text.split(",") if name.strip())
+        known = schemas.of_table(table).fieldNames()
+        for name in names:
+            if name not in known:
+                raise ConfigError(
+                    f"option columns: there is no column {name!r}; {unknown_column(name, known)}"
+                )
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(
+                f"option columns = {text!r}: wanted names like queue_id,tags, each once"
+            )
+        return names
 
     def _queue_ids(self) -> frozenset[int] | None:
         text = self._given.get("queueIds")
@@ -414,53 +470,6 @@ def _tried(name: str, parse: Callable[[], object]) -> None:
         parse()
     except ValueError as error:
         raise ConfigError(f"option {name}: {error}") from error
-
-
-def _unknown(key: str) -> str:
-    near = get_close_matches(key.lower(), _KNOWN, 1)
-    if near:
-        return f"there is no option {key!r}; did you mean {_KNOWN[near[0]]!r}?"
-    return f"there is no option {key!r}; there are {', '.join(_OWN_KEYS)}"
-
-
-def _is_dir(text: str) -> bool:
-    """Whether a text is a directory; a list of many may be longer than a path can be."""
-    try:
-        return Path(text).is_dir()
-    except OSError:
-        return False
-
-
-def _named_path(text: str) -> tuple[str | None, str]:
-    """Split `broker=path`; a path that has a `=` itself is taken as it is."""
-    name, is_named, rest = text.partition("=")
-    if not is_named or "/" in name:
-        name, rest = "", text
-    if rest.startswith("file:"):
-        rest = "/" + rest.removeprefix("file:").lstrip("/")
-    scheme = re.match(r"([a-z0-9]+)://", rest)
-    if scheme is not None:
-        raise ConfigError(
-            f"path {rest!r}: stores are read from directories, not from {scheme[1]}; mount it, or "
-            "copy the store"
-        )
-    return name or None, str(Path(rest).expanduser())
-
-
-def _with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
-    """Name each store: as given, else by the last parts of its path that make it the only one."""
-    found: dict[str, str] = {}
-    for name, path in named:
-        parts = [part for part in Path(path).parts if part != "/"] or [path]
-        own = name or parts[-1]
-        used = 1
-        while name is None and own in found and used < len(parts):
-            used += 1
-            own = "/".join(parts[-used:])
-        if own in found:
-            raise ConfigError(f"option path: two stores are named {own!r}; name them as name=path")
-        found[own] = path
-    return tuple(found.items())
 
 
 def _check_together(wanted: SourceOptions, given: Mapping[str, str]) -> None:

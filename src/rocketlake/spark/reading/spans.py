@@ -41,7 +41,7 @@ def wanted_queues(store: OfflineStore, options: SourceOptions) -> list[QueueKey]
     return [
         key
         for key in store.queues
-        if wants(key.topic) and (options.queue_ids is None or key.queue_id in options.queue_ids)
+        if wants(key.topic) and options.wants_queue_id(key.topic, key.queue_id)
     ]
 
 
@@ -167,6 +167,13 @@ def check_names(keys: Collection[QueueKey], places: str, options: SourceOptions)
     ):
         wanted = ", ".join(map(str, sorted(options.queue_ids)[:10]))
         raise ConfigError(f"no wanted topic in {places} has a queue {wanted} (option queueIds)")
+    for topic, queues in (options.assigned or {}).items():
+        there = {key.queue_id for key in keys if key.topic == topic}
+        if missing := sorted(queues - there):
+            raise ConfigError(
+                f"option assign names queue {missing[0]} of topic {topic}, which has the queues"
+                f" {', '.join(map(str, sorted(there)))}"
+            )
     for moment in (options.starting, options.ending):
         _check_named(moment, keys, options)
 

@@ -19,8 +19,11 @@ from pyspark.sql.types import (
 )
 
 from rocketlake.errors import ConfigError
+from rocketlake.spark.name_hints import unknown_column
+from rocketlake.spark.sink.kafka_columns import KAFKA_NAMES
 
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+_TEXTS: Final = (BinaryType, StringType)
 
 
 class _Column(Struct, frozen=True):
@@ -37,6 +40,14 @@ def _is(*kinds: type[DataType]) -> Callable[[DataType], bool]:
 def _is_keys(kind: DataType) -> bool:
     is_list = isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
     return is_list or isinstance(kind, StringType)
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    kinds = [type(field.dataType) for field in kind.elementType.fields]
+    names = kind.elementType.fieldNames()
+    return names == ["key", "value"] and kinds[0] is StringType and kinds[1] in _TEXTS
 
 
 def _is_map(kind: DataType) -> bool:
@@ -57,6 +68,10 @@ _COLUMNS: Final = {
     "flag": _Column("int", _is(*_WHOLE)),
     "unique_key": _Column("string", _is(StringType)),
     "ordering_key": _Column("string", _is(StringType)),
+    "value": _Column("binary or string", _is(BinaryType, StringType)),
+    "key": _Column("binary or string", _is(BinaryType, StringType)),
+    "headers": _Column("array<struct<key:string,value:binary>>", _is_headers),
+    "partition": _Column("int", _is(*_WHOLE)),
 }
 
 
@@ -72,8 +87,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         column = _COLUMNS.get(name)
         if column is None:
             raise ConfigError(
-                f"column {name!r} is none that a message has ({', '.join(_COLUMNS)}); select"
-                " those, or put the value into the map `properties` or into `body`"
+                f"column {name!r} is none that a message has: {unknown_column(name, _COLUMNS)};"
+                " select those, or put the value into the map `properties` or into `body`"
             )
         if name in seen:
             raise ConfigError(f"column {name!r} is there twice; select one of them")
@@ -83,6 +98,12 @@ def check_columns(schema: StructType, topic: str | None) -> None:
                 " cast it"
             )
         seen.add(name)
+    for name, twin in KAFKA_NAMES.items():
+        if name in seen and twin in seen:
+            raise ConfigError(
+                f"column {name!r} is Kafka's name of {twin!r}, and both are there; select one"
+            )
+    seen.update(twin for name, twin in KAFKA_NAMES.items() if name in seen)
     if "body" not in seen:
         there = ", ".join(schema.fieldNames()) or "none"
         raise ConfigError(f"there is no column 'body' (there are: {there}); a message needs one")

@@ -3,7 +3,6 @@
 import re
 import uuid
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Self
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import ConfigError
+from rocketlake.spark.name_hints import unknown_option
 
 _KNOWN: Final = {
     name.lower(): name
@@ -88,10 +88,7 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
         if name is not None:
             given[name] = value
         elif key.lower() not in _OF_SPARK:
-            near = get_close_matches(key.lower(), _KNOWN, n=1, cutoff=0.6)
-            hint = f"did you mean {_KNOWN[near[0]]}? There are" if near else "there are"
-            known = ", ".join(_KNOWN.values())
-            raise ConfigError(f"option {key} is unknown to a write; {hint} {known}")
+            raise unknown_option(key, _KNOWN.values(), of=" of a write")
     return given
 
 

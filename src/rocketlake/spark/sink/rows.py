@@ -10,7 +10,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from rocketlake.errors import StoreError
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, encode_rows, pack_row
 from rocketlake.model.hashes import java_hash
 from rocketlake.spark.sink.explaining import explain_row, row_message
+from rocketlake.spark.sink.kafka_columns import KAFKA_NAMES, BadValueError, message_columns
 from rocketlake.spark.sink.plan import WritePlan
 from rocketlake.spark.sink.staging import TopicUse
 from rocketlake.spark.sink.texts import Mask, Texts, make_texts, narrow, places_of
@@ -47,6 +48,7 @@ class RowEncoder:
         self._clock = clock
         self._partition = partition
         self._lanes: dict[str, int] = {}
+        self._renamed: dict[str, str] = {}
         self.uses: list[TopicUse] = []
         self.rows = 0
         self.body_max = 0
@@ -58,10 +60,7 @@ class RowEncoder:
         Raises:
             BadRowError: a row cannot be a message.
         """
-        columns = {
-            name: _whole(column)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        }
+        columns = self._columns(batch)
         count = batch.num_rows
         if columns["body"].null_count:
             self._explain(columns, int(np.flatnonzero(columns["body"].is_null())[0]))
@@ -84,6 +83,15 @@ class RowEncoder:
         self._note_queues(table)
         self.rows += count
         return data
+
+    def _columns(self, batch: pa.RecordBatch) -> dict[str, Any]:
+        given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        try:
+            columns = message_columns(given)
+        except BadValueError as error:
+            self._fail({}, error.row, error.column, str(error))
+        self._renamed = {KAFKA_NAMES[name]: name for name in given if name in KAFKA_NAMES}
+        return {name: _whole(column) for name, column in columns.items()}
 
     # --- columns -------------------------------------------------------------------------------
 
@@ -299,11 +307,17 @@ class RowEncoder:
     def _explain(self, columns: dict[str, Any], row: int, *, is_sure: bool = True) -> None:
         words = explain_row(columns, row, self._plan.options.topic)
         if words is not None:
-            raise BadRowError(f"{words}; {self._where(columns, row)}")
+            raise BadRowError(f"{words}{self._as_given()}; {self._where(columns, row)}")
         assert not is_sure, "there is something wrong with this row"
 
-    def _fail(self, columns: dict[str, Any], row: int, name: str, words: str) -> None:
-        raise BadRowError(f"column {name}: {words}; {self._where(columns, row)}")
+    def _fail(self, columns: dict[str, Any], row: int, name: str, words: str) -> NoReturn:
+        text = f"column {name}: {words}{self._as_given()}"
+        raise BadRowError(f"{text}; {self._where(columns, row)}")
+
+    def _as_given(self) -> str:
+        """Say which columns have names of Kafka's."""
+        pairs = [f"{name} is the column {given}" for name, given in self._renamed.items()]
+        return f" ({', '.join(pairs)})" if pairs else ""
 
     def _where(self, columns: dict[str, Any], row: int) -> str:
         shown = []

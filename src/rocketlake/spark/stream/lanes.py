@@ -99,7 +99,7 @@ class Lanes(Closing):
         found: dict[Lane, Stretch] = {}
         wants = topic_filter(self._options)
         for key in keys:
-            if wants(key.topic) and is_numbered(key, self._options):
+            if wants(key.topic) and self._options.wants_queue_id(key.topic, key.queue_id):
                 queue = store.queues[key]
                 low = max(queue.min_offset, 0)
                 end = max(queue.max_offset, low)
@@ -208,7 +208,7 @@ class Lanes(Closing):
         for broker, store in self._set.stores.items():
             keys = _empty_queues(store)
             empty.update(keys)
-            wanted = [key for key in keys if is_wanted(key, options)]
+            wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
             found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
         check_topics(self._set.stores, options, empty)
         for broker, store in self._set.stores.items():
@@ -294,16 +294,6 @@ class Lanes(Closing):
                 if lane.is_log:
                     parts += _plan_log(StoreRef.of(broker, store), store, stretch)
         return parts
-
-
-def is_wanted(key: QueueKey, options: SourceOptions) -> bool:
-    """Tell whether topics, pattern and queue numbers leave a queue."""
-    return is_numbered(key, options) and options.wants_topic(key.topic)
-
-
-def is_numbered(key: QueueKey, options: SourceOptions) -> bool:
-    """Tell whether the queue numbers leave a queue."""
-    return options.queue_ids is None or key.queue_id in options.queue_ids
 
 
 def _other_queues(broker: str, at: Position, count: int) -> str:

@@ -40,10 +40,8 @@ def plan_progress(store: OfflineStore, broker: str, options: SourceOptions) -> l
     rows: list[dict[str, object]] = []
     for found in (offsets.load(config), offsets.load_light(config)):
         for progress in found.progress():
-            if not options.wants_topic(progress.topic):
-                continue
             for queue_id, committed in sorted(progress.offsets.items()):
-                if options.queue_ids is not None and queue_id not in options.queue_ids:
+                if not options.wants_queue(progress.topic, queue_id):
                     continue
                 queue = store.queues.get(QueueKey(progress.topic, queue_id))
                 rows.append(
