@@ -35,7 +35,7 @@ from store import (
 )
 
 import rocketlake
-from spark import jobs_bench, sink_bench, source_bench
+from spark import jobs_bench, pruning_bench, sink_bench, source_bench
 
 WORKLOADS = {
     **scan_bench.WORKLOADS,
@@ -56,6 +56,7 @@ WORKLOADS = {
     **verify_bench.WORKLOADS,
     **start_store_bench.WORKLOADS,
     **source_bench.WORKLOADS,
+    **pruning_bench.WORKLOADS,
     **sink_bench.WORKLOADS,
     **jobs_bench.WORKLOADS,
 }

@@ -129,7 +129,7 @@ def _rate(rows: int, seconds: float) -> str:
 def _sides(size: int, columns: tuple[str, ...] | None) -> Sides:
     """Return both sides for bodies of a size and some columns, warmed up."""
     spark = bench_session.session()
-    folder = _store(size)
+    folder = store_of(size)
     frame = _frame(spark, folder, columns)
     other = _constant(spark, folder, frame.schema, _shape(folder, frame.schema))
     expected = scaled(COUNTS[size], least=BATCH)
@@ -190,7 +190,7 @@ def _all_but(name: str) -> tuple[str, ...]:
 
 
 @cache
-def _store(size: int) -> Path:
+def store_of(size: int) -> Path:
     place = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     _fill(Path(place), size, scaled(COUNTS[size], least=BATCH))
