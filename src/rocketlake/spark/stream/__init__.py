@@ -6,6 +6,7 @@ stream_driver   where batches begin and end
 lanes           what there is to read now, and how big it is
 offsets         what a checkpoint keeps
 advancing       from where a batch goes on, and what was lost
+behind          messages, bytes and seconds that it has not read
 limits          how much of it one batch takes
 progress        a group's progress, where other tools see it
 listener        lag, from the progress that Spark reports

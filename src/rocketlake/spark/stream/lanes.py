@@ -1,6 +1,7 @@
 """What there is to read in the stores: bounds of queues or logs, sizes of messages, partitions."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,10 @@ from rocketlake.spark.stream.positions import Look, QueueSum
 from rocketlake.spark.stream.progress import StorePlace
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.gaps import Gap, walk_past
+from rocketlake.store.offline.log import is_record_at, store_timestamp
 from rocketlake.store.offline.log_sync import LogSync
+
+_HEAD_SIZE: Final = 80  # up to the store time of a record, whatever its hosts are
 
 
 class Lanes(Closing):
@@ -251,6 +255,22 @@ class Lanes(Closing):
         found[np.cumsum(repeats) - repeats] = sizes
         skipped = max(offset - int(units["queue_offset"][0]), 0) if len(units) else 0
         return found[skipped : skipped + count]
+
+    def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
+        """Return where the record of a message of a queue begins; None if no unit holds it."""
+        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        unit = queue.units(queue.index_of(offset), 1)
+        return int(unit["physical_offset"][0]) if len(unit) else None
+
+    def stored_at(self, broker: str, physical_offset: int) -> int | None:
+        """Return when a record was stored, or the next file's first, in ms; None: none is there."""
+        view = self._set.stores[broker].log
+        head = view.read(physical_offset, _HEAD_SIZE)
+        if is_record_at(head, physical_offset):
+            return store_timestamp(head)
+        later = (file for file in view.files if file.base_offset > physical_offset)
+        file = next(later, None)
+        return None if file is None else view.first_timestamp(file)
 
     def cut_log(
         self, lane: Lane, stretch: Stretch, *, rows: int | None = None, size: int | None = None

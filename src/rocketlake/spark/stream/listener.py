@@ -11,7 +11,7 @@ Spark calls listeners of a Python program in its own threads, a moment after the
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +25,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rocketlake.errors import StoreError
-from rocketlake.spark.stream.offsets import Lane, StreamOffset
+from rocketlake.spark.stream.behind import Behind
+from rocketlake.spark.stream.offsets import BEHIND, Lane, StreamOffset
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class QueryLag(Struct, frozen=True, kw_only=True):
     batch_id: int
     timestamp: str
     lanes: tuple[LaneLag, ...]
+    behind: Behind | None = None
+    """Messages, bytes and seconds, of all its sources of ours; None from an older release."""
     ends: tuple[StreamOffset, ...] = ()
     """The offsets that the batch ended with, for each source of ours."""
 
@@ -76,7 +79,9 @@ class QueryLag(Struct, frozen=True, kw_only=True):
         name = self.name or self.query_id
         worst = max(self.lanes, key=lambda lane: lane.lag, default=None)
         most = f", most in {worst.lane}: {worst.lag}" if worst is not None and worst.lag else ""
-        return f"query {name} batch {self.batch_id}: lag {self.lag}{most}"
+        seconds = self.behind.seconds if self.behind is not None else None
+        age = f", {seconds:.1f} s" if seconds is not None else ""
+        return f"query {name} batch {self.batch_id}: lag {self.lag}{age}{most}"
 
 
 class LagListener(StreamingQueryListener):
@@ -143,12 +148,15 @@ def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
     """
     lanes: list[LaneLag] = []
     ends: list[StreamOffset] = []
+    behind: list[Behind] = []
     for source in progress.sources:
         end, latest = _parse(source.endOffset), _parse(source.latestOffset)
         if end is None:
             continue
         ends.append(end)
         lanes += _lags(end, latest or end)
+        found = Behind.decode(json.loads(source.latestOffset or "{}").get(BEHIND))
+        behind += [] if found is None else [found]
     if not ends:
         return None
     return QueryLag(
@@ -158,7 +166,17 @@ def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
         batch_id=progress.batchId,
         timestamp=progress.timestamp,
         lanes=tuple(lanes),
+        behind=_together(behind) if len(behind) == len(ends) else None,
         ends=tuple(ends),
+    )
+
+
+def _together(parts: Sequence[Behind]) -> Behind:
+    rows = [part.rows for part in parts]
+    return Behind(
+        rows=sum(count or 0 for count in rows) if None not in rows else None,
+        bytes=sum(part.bytes for part in parts),
+        seconds=max((s for part in parts if (s := part.seconds) is not None), default=None),
     )
 
 

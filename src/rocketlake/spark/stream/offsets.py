@@ -32,6 +32,9 @@ NAMED_MAX: Final = 128
 _NAMED_VERSION: Final = 1
 _PACKED_VERSION: Final = 2
 
+BEHIND: Final = "behind"
+"""Beside a reported offset: how far behind it the query is. No checkpoint has it."""
+
 _VERSION: Final = "version"
 _AT: Final = "at"
 _QUEUES: Final = "queues"

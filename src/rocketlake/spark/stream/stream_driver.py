@@ -24,6 +24,7 @@ from rocketlake.errors import StoreError
 from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.stream.advancing import advance, clip
+from rocketlake.spark.stream.behind import Behind, reckon_behind
 from rocketlake.spark.stream.lanes import Lanes
 from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
 from rocketlake.spark.stream.offset_book import OffsetBook
@@ -79,7 +80,7 @@ class StreamDriver(Closing):
         self._book = OffsetBook()
         self._turn = 0
         self._told: set[str] = set()
-        clock = clock or SystemClock()
+        clock = self._clock = clock or SystemClock()
         self._patience = (
             Patience(stream.min_rows, stream.max_delay_ms, clock) if stream.min_rows else None
         )
@@ -200,6 +201,19 @@ class StreamDriver(Closing):
             {lane: max(read.get(lane, 0), bound.begin) for lane, bound in unread.items()},
             at=self._lanes.look.positions(unread),
         )
+
+    def behind(self) -> Behind | None:
+        """Return how far behind the last look the end of the next batch is; None before one."""
+        last = self._last
+        if last is None:
+            return None
+        ends, bounds = last.offset.ends, self._lanes.bounds()
+        rest = {
+            lane: Stretch(min(max(ends.get(lane, bound.begin), bound.begin), bound.end), bound.end)
+            for lane in last.unread
+            if (bound := bounds.get(lane)) is not None
+        }
+        return reckon_behind(self._lanes, rest, self._clock.now_ms())
 
     # --- offsets as Spark keeps them -----------------------------------------------------------
 

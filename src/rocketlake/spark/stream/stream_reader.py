@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import subset
+from rocketlake.spark.stream.offsets import BEHIND
 from rocketlake.spark.stream.stream_driver import Limits, StreamDriver
 from rocketlake.spark.stream.stream_options import StreamOptions
 
@@ -78,8 +79,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver.hold_target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return what there was at the last look; Spark shows it in the query's progress."""
-        return self._driver.reported().encode(is_packing=self._stream.is_compact)
+        """Return what there was at the last look, and how far behind it the query is.
+
+        Spark shows it in the query's progress: other numbers of a Python source it does not take.
+        """
+        behind = self._driver.behind()
+        members = self._driver.reported().encode(is_packing=self._stream.is_compact)
+        return members if behind is None else {**members, BEHIND: behind.encode()}
 
     def _limits(self, limit: ReadLimit) -> Limits | None:
         """Return the limits of a batch; None if Spark wants everything."""
