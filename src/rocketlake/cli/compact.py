@@ -72,9 +72,9 @@ def compact(
     rocketlake compact /archive /lake/prices --topic prices --to parquet --drop-tombstones
     """  # noqa: D301 - click wants the character itself
     with needs_spark():
-        from rocketlake.spark.jobs import CompactSettings
+        from rocketlake.spark.jobs import CompactSettings, plan_compact_here
         from rocketlake.spark.jobs import compact as run
-        from rocketlake.spark.jobs.compact.plan import check
+        from rocketlake.spark.jobs.compact.settings import check
     settings = CompactSettings(
         by=by,
         order=order,
@@ -88,6 +88,9 @@ def compact(
     check(settings)
     selection = select()
     selection.check()  # what is wrong is told before Spark starts
+    if dry_run and (plan := plan_compact_here(selection, target, settings)) is not None:
+        print_report(plan, as_json=as_json)
+        return 0
     with Bars() as bars, spark.session("rocketlake compact") as session:
         done = run(
             session,

@@ -10,7 +10,7 @@ from rocketlake.cli.screen import Bars, print_report
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 
 if TYPE_CHECKING:  # importing it takes long
-    from rocketlake.spark.jobs import Selection
+    from rocketlake.spark.jobs import ReplayPlan, ReplayReport, Selection
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
 
@@ -56,7 +56,7 @@ def replay(
     rocketlake replay /archive /data/store --topic orders --from-time 2026-01-31 --to-topic again
     """  # noqa: D301 - click wants the character itself
     with needs_spark():
-        from rocketlake.spark.jobs import ReplayPlan, ReplaySettings
+        from rocketlake.spark.jobs import ReplaySettings, plan_replay_here
         from rocketlake.spark.jobs import replay as run
     settings = ReplaySettings(
         to_topic=to_topic,
@@ -66,6 +66,8 @@ def replay(
     )
     selection = select()
     selection.check()  # what is wrong is told before Spark starts
+    if dry_run and (plan := plan_replay_here(selection, target, settings)) is not None:
+        return _show(plan, as_json=as_json)
     with Bars() as bars, spark.session("rocketlake replay") as session:
         done = run(
             session,
@@ -75,6 +77,12 @@ def replay(
             dry_run=dry_run,
             on_progress=bars.follow("replaying"),
         )
+    return _show(done, as_json=as_json)
+
+
+def _show(done: "ReplayPlan | ReplayReport", *, as_json: bool) -> int:
+    from rocketlake.spark.jobs import ReplayPlan
+
     print_report(done, as_json=as_json)
     is_lacking = isinstance(done, ReplayPlan) and bool(done.homeless)
     return 1 if is_lacking else 0

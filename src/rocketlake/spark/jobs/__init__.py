@@ -3,8 +3,9 @@
 from rocketlake.spark.jobs.archive.outcome import ArchiveReport
 from rocketlake.spark.jobs.archive.plan import ArchivePlan, ArchiveSettings, plan_archive
 from rocketlake.spark.jobs.archive.running import archive, run_archive
-from rocketlake.spark.jobs.compact.plan import CompactPlan, CompactSettings, plan_compact
+from rocketlake.spark.jobs.compact.plan import CompactPlan, plan_compact, plan_compact_here
 from rocketlake.spark.jobs.compact.running import CompactReport, compact, run_compact
+from rocketlake.spark.jobs.compact.settings import CompactSettings
 from rocketlake.spark.jobs.dispatch_job import (
     DispatchJob,
     DispatchPlan,
@@ -23,7 +24,12 @@ from rocketlake.spark.jobs.rebuild_job import (
     rebuild,
     run_rebuild,
 )
-from rocketlake.spark.jobs.replay.plan import ReplayPlan, ReplaySettings, plan_replay
+from rocketlake.spark.jobs.replay.plan import (
+    ReplayPlan,
+    ReplaySettings,
+    plan_replay,
+    plan_replay_here,
+)
 from rocketlake.spark.jobs.replay.running import ReplayReport, replay, run_replay
 from rocketlake.spark.jobs.selection import Selection
 from rocketlake.spark.jobs.verify_job import VerifyReport, run_verify, verify
@@ -56,10 +62,12 @@ __all__ = [
     "dispatch",
     "plan_archive",
     "plan_compact",
+    "plan_compact_here",
     "plan_dispatch",
     "plan_profile",
     "plan_rebuild",
     "plan_replay",
+    "plan_replay_here",
     "plan_verify",
     "profile",
     "rebuild",

@@ -10,36 +10,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.errors import ConfigError
+from rocketlake.spark.jobs.compact.local_plan import KeyCounts, count_keys, is_countable_here
+from rocketlake.spark.jobs.compact.settings import PROPERTY, CompactSettings, check
+from rocketlake.spark.jobs.local_scan import scan_here
 from rocketlake.spark.jobs.selection import Selection
 
-STORE: Final = "store"
-BY: Final = ("keys", "unique_key")
-ORDERINGS: Final = ("store_timestamp", "born_timestamp", "queue_offset")
-PROPERTY: Final = "property:"
 PLACE: Final = ("broker", "topic", "queue_id", "queue_offset", "physical_offset")
 """What names a message in a log, and one more that decides between queues."""
-
-
-class CompactSettings(Struct, frozen=True, kw_only=True):
-    """What newest means, and where the result goes."""
-
-    by: str = "keys"
-    """keys: each of a message's keys counts; unique_key; or property:NAME."""
-    order: str = "store_timestamp"
-    """What is newer: store_timestamp, born_timestamp, queue_offset, or property:NAME (a number)."""
-    drops_tombstones: bool = False
-    """Leave out keys whose newest message has an empty body."""
-    keeps_keyless: bool = False
-    """Keep messages without a key."""
-    to: str = STORE
-    """store, or a format that Spark writes: parquet, delta, …"""
-    to_topic: str | None = None
-    """Into a store: another name for the topic."""
-    table_options: dict[str, str] = {}
-    sink_options: dict[str, str] = {}
-    id: str | None = None
-    """Into a store: a repeat under the same name writes nothing twice."""
 
 
 class CompactPlan(Struct, frozen=True, kw_only=True):
@@ -104,31 +81,48 @@ def plan_compact(
     ).first()
     assert counts is not None, "an aggregate has one row"
     assert found is not None, "an aggregate has one row"
+    kept = kept_places(keyed, settings).count()
+    counted = KeyCounts(counts.messages, found.keys, counts.keyless, found.tombstones, kept)
+    return _plan(selection, target, settings, counted)
+
+
+def plan_compact_here(
+    selection: Selection,
+    target: str | Path,
+    settings: CompactSettings | None = None,
+    *,
+    clock: Clock | None = None,
+) -> CompactPlan | None:
+    """Do the same in this process, without Spark; None if there is too much to look at.
+
+    Raises:
+        ConfigError, StoreError: as `plan_compact`.
+    """
+    settings = settings or CompactSettings()
+    check(settings)
+    if not is_countable_here(settings):
+        return None
+    selection = selection.until((clock or SystemClock()).now_ms())
+    table = scan_here(selection, columns(settings))
+    if table is None:
+        return None
+    return _plan(selection, target, settings, count_keys(table, settings))
+
+
+def _plan(
+    selection: Selection, target: str | Path, settings: CompactSettings, counted: KeyCounts
+) -> CompactPlan:
     return CompactPlan(
         selection=selection,
         target=str(Path(target).absolute()),
         settings=settings,
         id=settings.id or uuid.uuid4().hex[:16],
-        messages=counts.messages,
-        keys=found.keys,
-        keyless=counts.keyless,
-        tombstones=found.tombstones if settings.drops_tombstones else None,
-        kept=kept_places(keyed, settings).count(),
+        messages=counted.messages,
+        keys=counted.keys,
+        keyless=counted.keyless,
+        tombstones=counted.tombstones if settings.drops_tombstones else None,
+        kept=counted.kept,
     )
-
-
-def check(settings: CompactSettings) -> None:
-    """Refuse settings that make no sense.
-
-    Raises:
-        ConfigError: one does.
-    """
-    for name, value, known in (("by", settings.by, BY), ("order", settings.order, ORDERINGS)):
-        is_property = value.startswith(PROPERTY) and len(value) > len(PROPERTY)
-        if value not in known and not is_property:
-            raise ConfigError(f"{name} {value!r}: wanted {', '.join(known)} or {PROPERTY}NAME")
-    if settings.to != STORE and (settings.to_topic is not None or settings.id is not None):
-        raise ConfigError(f"a table in {settings.to} has neither a topic nor an id; leave them out")
 
 
 def columns(settings: CompactSettings) -> tuple[str, ...]:

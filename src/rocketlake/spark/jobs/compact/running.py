@@ -11,15 +11,14 @@ from rocketlake.errors import ConfigError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.spark.jobs.compact.plan import (
     PLACE,
-    STORE,
     CompactPlan,
-    CompactSettings,
     columns,
     kept_places,
     keyed_rows,
     odd_lines,
     plan_compact,
 )
+from rocketlake.spark.jobs.compact.settings import STORE, CompactSettings
 from rocketlake.spark.jobs.replay.rows import as_messages, fits
 from rocketlake.spark.jobs.selection import Selection
 from rocketlake.spark.progress import OnProgress, watching

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,9 @@ from rocketlake.embedded.bulk import look_at
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.whole_file import replace_whole
-from rocketlake.spark.jobs.replay.rows import NARROW, fits, is_batch, target_topic
+from rocketlake.spark.jobs.local_scan import scan_here
+from rocketlake.spark.jobs.replay.local_plan import count_flows
+from rocketlake.spark.jobs.replay.rows import NARROW, FlowRow, fits, is_batch, target_topic
 from rocketlake.spark.jobs.selection import Selection
 
 ROOM: Final = Path("rocketlake") / "replay"
@@ -134,11 +136,9 @@ def plan_replay(
         StoreError: something cannot be read, or a replay of that name was asked for other things.
     """
     settings = settings or ReplaySettings()
-    _check(settings)
-    root = Path(target).absolute()
-    asked = _asked(root, selection, settings, clock or SystemClock())
+    asked = _ask(target, selection, settings, clock)
     frame = asked.selection.load(spark, NARROW)
-    rows = (
+    found = (
         frame.withColumn("target", target_topic(settings.to_topic))
         .groupBy("topic", "target", is_batch().alias("is_batch"), fits().alias("fits"))
         .agg(
@@ -149,7 +149,41 @@ def plan_replay(
         .orderBy("topic", "target")
         .collect()
     )
-    seen = look_at(str(root), settings.sink_options.get("options"))
+    rows = [
+        FlowRow(row.topic, row.target, row.is_batch, row.fits, row.messages, row.bytes, row.queue)
+        for row in found
+    ]
+    return _plan(target, asked, rows)
+
+
+def plan_replay_here(
+    selection: Selection,
+    target: str | Path,
+    settings: ReplaySettings | None = None,
+    *,
+    clock: Clock | None = None,
+) -> ReplayPlan | None:
+    """Do the same in this process, without Spark; None if there is too much to look at.
+
+    Raises:
+        ConfigError, StoreError: as `plan_replay`.
+    """
+    settings = settings or ReplaySettings()
+    asked = _ask(target, selection, settings, clock)
+    table = scan_here(asked.selection, NARROW)
+    return None if table is None else _plan(target, asked, count_flows(table, settings.to_topic))
+
+
+def _ask(
+    target: str | Path, selection: Selection, settings: ReplaySettings, clock: Clock | None
+) -> Asked:
+    _check(settings)
+    return _asked(Path(target).absolute(), selection, settings, clock or SystemClock())
+
+
+def _plan(target: str | Path, asked: Asked, rows: Sequence[FlowRow]) -> ReplayPlan:
+    root = Path(target).absolute()
+    seen = look_at(str(root), asked.settings.sink_options.get("options"))
     return ReplayPlan(
         target=str(root),
         asked=asked,

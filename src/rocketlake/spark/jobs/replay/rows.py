@@ -1,7 +1,9 @@
 """Which topic a message goes back to, and what of it is written again."""
 
+from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -14,7 +16,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 
 _ROOM: Final = MAX_I16
 """Bytes of properties that a record holds."""
-_SURELY_FITS: Final = 10_000
+SURELY_FITS: Final = 10_000
 """Records below this size have properties that fit, whatever becomes of their bytes."""
 
 OF_THE_BROKER: Final = (
@@ -37,6 +39,8 @@ OF_THE_BROKER: Final = (
 Compat: names of MessageConst.
 """
 
+_NOT_CARRIED: Final = frozenset(OF_THE_BROKER) - {names.KEYS, names.TAGS, names.UNIQUE_KEY}
+
 NEEDED: Final = (
     *("topic", "queue_id", "queue_offset", "store_timestamp", "msg_id", "unique_key"),
     *("keys", "tags", "body", "properties", "flag", "broker", "store_size"),
@@ -44,6 +48,20 @@ NEEDED: Final = (
 """Columns that a message is written again from."""
 NARROW: Final = ("topic", "queue_id", "properties", "store_size")
 """Columns that a plan is made from."""
+
+
+class FlowRow(Struct, frozen=True):
+    """Messages of one topic that go to another, as they are counted."""
+
+    topic: str
+    target: str | None
+    is_batch: bool
+    fits: bool
+    """Whether a record has room for the properties that are written again."""
+    messages: int
+    bytes: int
+    queue: int
+    """The highest number of a source queue."""
 
 
 def target_topic(to_topic: str | None) -> Column:
@@ -66,14 +84,19 @@ def fits() -> Column:
 
     Bytes that are no text grow: each becomes three.
     """
-    is_small = sf.col("store_size") < _SURELY_FITS
+    is_small = sf.col("store_size") < SURELY_FITS
     return sf.when(is_small, sf.lit(True)).otherwise(_carried_size() <= _ROOM)  # noqa: FBT003 - a column
+
+
+def do_fit(properties: Iterable[tuple[str, str]]) -> bool:
+    """Tell the same as `fits` of the properties of one large record."""
+    carried = (pair for pair in properties if pair[0] not in _NOT_CARRIED)
+    return sum(len(part.encode()) + 1 for pair in carried for part in pair) <= _ROOM
 
 
 def _carried_size() -> Column:
     """Return how many bytes the properties take that are written again."""
-    dropped = sorted(set(OF_THE_BROKER) - {names.KEYS, names.TAGS, names.UNIQUE_KEY})
-    kept = sf.map_filter(sf.col("properties"), lambda name, _: ~name.isin(*dropped))
+    kept = sf.map_filter(sf.col("properties"), lambda name, _: ~name.isin(*sorted(_NOT_CARRIED)))
     return sf.aggregate(
         sf.map_entries(kept),
         sf.lit(0),
@@ -105,7 +128,7 @@ def as_messages(frame: DataFrame, target: Column, queue: Column) -> DataFrame:
     added = sf.create_map(sf.lit(ORIGIN_MESSAGE_ID), origin)
     # Why: without room for it the message itself is worth more than where it came from.
     whole = _carried_size() + _property_size(sf.lit(ORIGIN_MESSAGE_ID), origin)
-    has_room = (sf.col("store_size") < _SURELY_FITS) | (whole <= _ROOM)
+    has_room = (sf.col("store_size") < SURELY_FITS) | (whole <= _ROOM)
     written = sf.when(has_room, sf.map_concat(kept, added)).otherwise(kept)
     return frame.select(
         target.alias("topic"),
