@@ -36,7 +36,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"body": None}, "column body is null"),
-    ({"body": bytes(5000)}, "column body: 5000 bytes maxMessageSize allows 4096"),
+    ({"body": bytes(5000)}, "column body: 5000 bytes; maxMessageSize allows 4096"),
     ({"topic": "two words"}, "column topic = 'two words' has characters"),
     ({"topic": "ü"}, "column topic = 'ü' has characters"),
     ({"topic": "t" * 128}, "has 128 bytes; at most 127 are allowed"),
@@ -49,7 +49,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"properties": {"a": "b\x02c"}}, "column properties['a'] = 'b\\x02c' holds"),
     ({"properties": {"a\x01": "b"}}, "column properties = 'a\\x01' holds"),
     ({"properties": {"": "b"}}, "column properties has an empty name"),
-    ({"properties": {"a": "b" * 33_000}}, "column properties: 33010 bytes a record holds 32767"),
+    ({"properties": {"a": "b" * 33_000}}, "column properties: 33010 bytes; a record holds 32767"),
     ({"queue_id": -1}, "column queue_id: -1: it is negative"),
     ({"queue_id": 4}, "column queue_id: 4: topic 'orders' has 4 queues, 0 to 3"),
     ({"delay_level": 19}, "column delay_level: 19: the store has the levels 1 to 18"),

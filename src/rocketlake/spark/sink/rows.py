@@ -187,14 +187,14 @@ class RowEncoder:
         overheads = np.array([shape.overhead(use.topic) for use in self.uses], np.int64)
         records = bodies + texts.sizes + overheads[table[:, _LANE]]
         limits = (
-            ("body", bodies, shape.body_max, "maxMessageSize allows"),
-            ("properties", texts.sizes, shape.properties_max, "a record holds"),
-            ("body", records, shape.record_max, "as a record; the store allows"),
+            ("body", bodies, shape.body_max, "bytes; maxMessageSize allows"),
+            ("properties", texts.sizes, shape.properties_max, "bytes; a record holds"),
+            ("body", records, shape.record_max, "bytes as a record; the store allows"),
         )
         for name, sizes, limit, words in limits:
             row = int(np.argmax(sizes))
             if sizes[row] > limit:
-                self._fail(columns, row, name, f"{sizes[row]} bytes {words} {limit}")
+                self._fail(columns, row, name, f"{sizes[row]} {words} {limit}")
         self.body_max = max(self.body_max, int(bodies.max()))
         self.record_max = max(self.record_max, int(records.max()))
 
