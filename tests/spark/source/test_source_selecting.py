@@ -1,5 +1,6 @@
 """Which messages are read: topics, queues, offsets, times, tags, SQL92, keys, brokers."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,49 @@ def test_offsets_of_each_queue(store: Path) -> None:
         endingOffsets='{"orders": {"3": 2}}',
     )
     assert found == orders(3, 7, 292, 296)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {
+                "startingOffsets": '{"orders": {"1": 9}}',
+                "endingOffsets": '{"orders": {"1": 3}}',
+            },
+            "the starting offset 9 of queue orders/1 is behind its ending offset 3, so nothing",
+        ),
+        (
+            {"startingOffsets": "latest", "endingOffsets": '{"orders": {"2": 5}}'},
+            "startingOffsets of orders/2 is 75 and endingOffsets is 5: the start is behind the end",
+        ),
+        (
+            {"startingOffsets": '{"orders": {"0": 7}}', "endingOffsets": "earliest"},
+            "startingOffsets of orders/0 is 7 and endingOffsets is 0: the start is behind the end",
+        ),
+        (
+            {"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"},
+            "the starting time 1767312000000 is behind the ending time 1767225600000, so nothing",
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"orders": {"3": 20}}',
+                "endingOffsetsByTimestamp": '{"orders": {"3": 10}}',
+            },
+            "the starting time 20 of queue orders/3 is behind its ending time 10, so nothing",
+        ),
+    ],
+)
+def test_a_start_behind_its_end_is_refused(store: Path, options: dict[str, str], words: str):
+    """Issue 14: it read nothing, in silence."""
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        bodies(store, topic="orders", **options)
+
+
+def test_a_start_that_is_its_end_reads_nothing(store: Path) -> None:
+    both = '{"orders": {"0": 7, "1": -1, "2": -2, "3": 0}}'
+    assert bodies(store, topic="orders", startingOffsets=both, endingOffsets=both) == []
+    assert bodies(store, topic="orders", startingOffsets="latest", endingOffsets="latest") == []
 
 
 def test_times_of_all_and_of_each_queue(store: Path, begin_ms: int) -> None:

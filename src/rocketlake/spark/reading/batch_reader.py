@@ -20,7 +20,7 @@ from rocketlake.spark.reading.partitions import (
     read_partition,
 )
 from rocketlake.spark.reading.planning import plan_log, plan_spans
-from rocketlake.spark.reading.spans import check_topics, wanted_spans
+from rocketlake.spark.reading.spans import check_moments, check_topics, wanted_spans
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.reading.tables import index, log, queue, small
 from rocketlake.spark.reading.terms import allows
@@ -35,6 +35,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRea
         ConfigError: options or schema are wrong.
     """
     parsed = SourceOptions.parse(options)
+    check_moments(parsed)
     wanted = subset(schema, parsed.selectable)
     is_pushing = pushdown.is_pushing() if parsed.push_filters is None else parsed.push_filters
     return (PushingReader if is_pushing else BatchReader)(parsed, wanted)

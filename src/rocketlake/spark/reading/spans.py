@@ -35,6 +35,31 @@ def topic_filter(options: SourceOptions) -> Callable[[str], bool]:
     return cache(options.wants_topic)
 
 
+def check_moments(options: SourceOptions) -> None:
+    """Refuse a start behind its end where the options name both; what else there is, queues tell.
+
+    Raises:
+        ConfigError: names both.
+    """
+    start, end = options.starting, options.ending
+    if start.is_time != end.is_time:
+        return
+    kind = "time" if start.is_time else "offset"
+    way_out = "so nothing would be read; swap them"
+    if start.default > end.default >= 0:
+        raise ConfigError(
+            f"the starting time {start.default} is behind the ending time {end.default}, {way_out}"
+        )
+    for topic, queues in start.by_queue.items():
+        for queue_id, value in queues.items():
+            last, _ = end.of(topic, queue_id)
+            if value > last >= 0:
+                raise ConfigError(
+                    f"the starting {kind} {value} of queue {topic}/{queue_id} is behind its ending"
+                    f" {kind} {last}, {way_out}"
+                )
+
+
 def wanted_queues(store: OfflineStore, options: SourceOptions) -> list[QueueKey]:
     """Return the queues of a store that topics, pattern and queue numbers leave."""
     wants = topic_filter(options)
@@ -49,15 +74,29 @@ def wanted_spans(store: OfflineStore, options: SourceOptions) -> list[QueueSpan]
     """Return what is to be read of each wanted queue, start and end resolved.
 
     Raises:
-        ConfigError: no message is as young as a starting time, and the strategy is `error`.
+        ConfigError: no message is as young as a starting time, and the strategy is `error`; or a
+            starting offset is behind the ending offset.
         StoreError: offsets are asked for that the queue does not hold (any more).
     """
     found = []
     for key in wanted_queues(store, options):
         first = starting_offset(store, key, options)
         last = ending_offset(store, key, options)
+        if first > last:
+            _check_order(key, first, last, options)
         found.append(QueueSpan(key.topic, key.queue_id, first, max(first, last)))
     return found
+
+
+def _check_order(key: QueueKey, first: int, last: int, options: SourceOptions) -> None:
+    """Refuse offsets that select nothing; times may, of a queue that has no such message."""
+    moments = (options.starting, options.ending)
+    if any(moment.of(key.topic, key.queue_id)[1] for moment in moments):
+        return
+    raise ConfigError(
+        f"startingOffsets of {key} is {first} and endingOffsets is {last}: the start is behind the"
+        " end, so nothing would be read; swap them, or leave endingOffsets out to read to the end"
+    )
 
 
 def starting_offset(store: OfflineStore, key: QueueKey, options: SourceOptions) -> int:
