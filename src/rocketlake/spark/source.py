@@ -32,19 +32,28 @@ class RocketLakeDataSource(DataSource):
         """Return the columns of the table that the options ask for."""
         from rocketlake.spark.reading.options import SourceOptions
 
-        return SourceOptions.parse(self.options).schema
+        if "provider" not in self.options:
+            return SourceOptions.parse(self.options).schema
+        from rocketlake.spark.catalog_table import keep_options, options_of_create, without_sink
+
+        created = options_of_create(self.options)
+        if created is None:
+            return SourceOptions.parse(self.options).schema
+        return keep_options(SourceOptions.parse(without_sink(created)).schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
+        from rocketlake.spark.catalog_table import options_of_read
         from rocketlake.spark.reading.batch_reader import make_reader
 
-        return make_reader(self.options, schema)
+        return make_reader(*options_of_read(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return what reads a stream."""
+        from rocketlake.spark.catalog_table import options_of_read
         from rocketlake.spark.stream.stream_reader import make_stream_reader
 
-        return make_stream_reader(self.options, schema)
+        return make_stream_reader(*options_of_read(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
         """Return what writes a batch."""

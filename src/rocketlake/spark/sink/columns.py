@@ -74,6 +74,8 @@ _COLUMNS: Final = {
     "partition": _Column("int", _is(*_WHOLE)),
 }
 
+COLUMN_NAMES: Final = tuple(_COLUMNS)
+
 
 def check_columns(schema: StructType, topic: str | None) -> None:
     """Refuse a DataFrame whose columns are not those of messages.

@@ -76,6 +76,11 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
         return {"store_path_commit_log": self.commit_log_path}
 
 
+def known_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a table's options that a write knows; the others are for reads."""
+    return {key: value for key, value in options.items() if key.lower() in _KNOWN}
+
+
 def new_token() -> str:
     """Return a name that nothing else has."""
     return uuid.uuid4().hex

@@ -22,6 +22,7 @@ from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import RowEncoder
 from rocketlake.spark.sink.staging import Footer, StagedFile, StageWriter
+from rocketlake.spark.sink.target import Target, message_rows, target_of
 from rocketlake.spark.worker_process import settle_worker
 
 _QUERY = "sql.streaming.queryId"
@@ -46,7 +47,8 @@ def make_writer(
     Raises:
         ConfigError: the options, the columns or the mode cannot be.
     """
-    return BatchSink(_plan(options, schema, overwrite=overwrite))
+    target = target_of(options, schema)
+    return BatchSink(_plan(target, overwrite=overwrite), target.store_made)
 
 
 def make_stream_writer(
@@ -57,34 +59,37 @@ def make_stream_writer(
     Raises:
         ConfigError: the options, the columns or the mode cannot be.
     """
-    parsed = _plan(options, schema, overwrite=overwrite)
+    target = target_of(options, schema)
+    parsed = _plan(target, overwrite=overwrite)
     if parsed.options.write_id is not None:
         raise ConfigError("option writeId is for batch writes; a stream has its query and batch")
-    return StreamSink(parsed)
+    return StreamSink(parsed, target.store_made)
 
 
-def _plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> WritePlan:
+def _plan(target: Target, *, overwrite: bool) -> WritePlan:
     if overwrite:
         raise ConfigError(
             'a store is only appended to, and mode is "overwrite" (or output mode "complete"): use'
             ' .mode("append"), or write to another topic'
         )
-    parsed = SinkOptions.parse(options)
-    check_columns(schema, parsed.topic)
+    parsed = SinkOptions.parse(target.options)
+    check_columns(target.columns, parsed.topic)
     return WritePlan.make(parsed)
 
 
 class BatchSink(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
-    def __init__(self, plan: WritePlan) -> None:
+    def __init__(self, plan: WritePlan, store_made: Sequence[str] = ()) -> None:
         self._plan = plan
+        self._store_made = store_made
         write_id = plan.options.write_id
         self._key = WriteKey("job", plan.run) if write_id is None else WriteKey("batch", write_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of a task."""
-        return stage(self._plan, self._key, _context().partitionId(), iterator)
+        rows = message_rows(iterator, self._store_made)
+        return stage(self._plan, self._key, _context().partitionId(), rows)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append the rows of all tasks."""
@@ -99,8 +104,9 @@ class BatchSink(DataSourceArrowWriter):
 class StreamSink(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query, each once."""
 
-    def __init__(self, plan: WritePlan) -> None:
+    def __init__(self, plan: WritePlan, store_made: Sequence[str] = ()) -> None:
         self._plan = plan
+        self._store_made = store_made
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of a task."""
@@ -110,7 +116,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         if not query or not batch:
             raise ConfigError(f"Spark tells neither {_QUERY} nor {_BATCH}: it runs no stream here")
         key = WriteKey("stream", query, int(batch))
-        return stage(self._plan, key, context.partitionId(), iterator)
+        rows = message_rows(iterator, self._store_made)
+        return stage(self._plan, key, context.partitionId(), rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Append the rows of all tasks of a micro-batch."""
