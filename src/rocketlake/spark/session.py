@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, Final, Self, TypeAlias
 
 import pyspark
@@ -26,6 +27,7 @@ from pyspark.sql import SparkSession
 from rocketlake.errors import ConfigError, SparkError
 from rocketlake.spark.source import register
 from rocketlake.spark.wording import reason_of_start, rewording
+from rocketlake.spark.worker_python import worker_python
 
 Session: TypeAlias = SparkSession
 """For the commands, which know Spark only through this room."""
@@ -49,6 +51,7 @@ def open_session(
     name: str = "rocketlake",
     conf: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
+    is_quiet: bool = True,
 ) -> SparkSession:
     """Return a session; the one there is, if there is one.
 
@@ -57,12 +60,13 @@ def open_session(
         name: What the application is called in Spark's own pages.
         conf: Settings of Spark's.
         log: Takes what Spark's Java and its workers write; without it, they write to the screen.
+        is_quiet: Without Spark's own pages and progress bars.
 
     Raises:
         ConfigError: there is no Java for it, or another Spark in `SPARK_HOME`.
         SparkError: Spark does not start.
     """
-    settings = {**_QUIET, **(conf or {})}
+    settings = {**(_QUIET if is_quiet else {}), **(conf or {})}
     if master.startswith(_CONNECT):
         return _connect(master, conf or {})
     builder = SparkSession.Builder().appName(name).master(master)
@@ -217,7 +221,7 @@ def _choose_python(master: str, settings: Mapping[str, str]) -> None:
         os.environ["PYSPARK_PYTHON"] = wanted
     elif master.startswith("local") and not master.startswith("local-cluster"):
         # Why: workers would take the `python3` of the PATH, which may lack our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     python = os.environ.get("PYSPARK_PYTHON", "")
     if "/" in python and not Path(python).is_absolute() and not Path(python).exists():
         folder = Path(python).parts[0]
@@ -319,3 +323,18 @@ def _tail(log: IO[bytes]) -> str:
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - _LOG_KEPT))
     return log.read().decode(errors="replace")
+
+
+class _CallableModule(ModuleType):
+    """Lets `rocketlake.spark.session(...)` be the function of `session_builder`.
+
+    Why: this module had the name before there was a function for it, and keeps it.
+    """
+
+    def __call__(self, *arguments: Any, **options: Any) -> SparkSession:  # noqa: ANN401 - passed on
+        from rocketlake.spark.session_builder import session  # noqa: PLC0415 - it needs this module
+
+        return session(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

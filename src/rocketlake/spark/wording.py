@@ -28,15 +28,20 @@ _FAILED: Final = re.compile(r"Job aborted due to stage failure: (.*)")
 _JAVA: Final = re.compile(r"^(?:: )?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (.+)", re.MULTILINE)
 
 _SHIP: Final = (
-    "executors get packages by --archives or from their image, rocketlake also by --py-files;"
+    "on this machine `spark = rocketlake.spark.session()`, before any other session, runs them with"
+    " the program's own Python;"
+    " executors get packages by --archives or from their image, rocketlake also by --py-files;"
     " docs/spark/cluster.md shows how"
 )
 # What Spark says -> what to do about it. The first that fits.
 _KNOWN: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(r"DATA_SOURCE_NOT_FOUND\] Failed to find the data source: rocketlake"),
-        "this Spark has not found the format rocketlake: the Python that Spark runs on the driver"
-        " (PYSPARK_PYTHON; for Spark Connect the server's) must have rocketlake installed",
+        "this Spark has not found the format rocketlake: its Python processes run another Python"
+        " than this program, or this thread, which writes, has no active session."
+        " `spark = rocketlake.spark.session()` cures both: before any other session is made, and"
+        " again in every thread that writes. (Without it, PYSPARK_PYTHON must name a Python with"
+        " rocketlake; for Spark Connect the server's.)",
     ),
     (
         re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version[^\n.]*"),
@@ -69,8 +74,9 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     ),
     (
         re.compile(r"Python worker failed to connect back"),
-        "a Python worker of Spark did not start within its time: the machine has too much to do, or"
-        " PYSPARK_PYTHON is not a Python that runs there",
+        "a Python worker of Spark did not start within the 10 s that Spark allows: the machine has"
+        " too much to do, or PYSPARK_PYTHON is not a Python that runs there; sessions of"
+        " rocketlake.spark.session() start their workers with a third of the work",
     ),
     (
         re.compile(r"Python worker exited unexpectedly"),

@@ -144,7 +144,13 @@ def test_workers_of_local_mode_run_this_interpreter(monkeypatch):
     sessions._choose_python("spark://host:7077", {})
     assert "PYSPARK_PYTHON" not in os.environ
     sessions._choose_python("local[2]", {})
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    shown = subprocess.run(
+        [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.executable, sys.prefix)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split() == [sys.executable, sys.prefix]
 
 
 def test_options_of_a_command_become_settings():

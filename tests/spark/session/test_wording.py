@@ -68,7 +68,7 @@ ABORTED = (
         (
             f"{TRACEBACK}ModuleNotFoundError: No module named 'rocketlake'\n",
             errors.ConfigError,
-            "lacks the package rocketlake; executors get packages by --archives",
+            "lacks the package rocketlake; on this machine `spark = rocketlake.spark.session()`",
         ),
         (
             f"An exception was thrown from the Python worker:\n{TRACEBACK}KeyError: 'bug'\n{JAVA}",
@@ -92,7 +92,7 @@ ABORTED = (
             "SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: "
             f"rocketlake. Make sure the provider name is correct. SQLSTATE: 42K02{JAVA}",
             errors.SparkError,
-            "must have rocketlake installed",
+            "`spark = rocketlake.spark.session()` cures both",
         ),
         (
             'o112.load.\n: java.io.IOException: Cannot run program "./environment/bin/python":'
