@@ -36,7 +36,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?P<fraction>(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INTEGER_PAIR = r"-?[0-9]{1,19}:-?[0-9]{1,19}"
 _INTEGER_MAP = re.compile(rf"\{{((?:{_INTEGER_PAIR},)*{_INTEGER_PAIR})\s*\}}")
-_WORD = re.compile("[A-Za-z_$\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*")
+# Why: letters, digits, _, $ and all beyond ASCII, told by what they are not: the other way round it
+# takes five milliseconds of every process's start to compile.
+_WORD = re.compile(r"[^\x00-#%-@\[-^`{-\x7f][^\x00-#%-/:-@\[-^`{-\x7f]*")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 # Compat: the words of JSONLexerBase#nextToken; it takes NaN for null, and writes null for it.
