@@ -7,8 +7,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from rocketlake.spark.reading import pushdown
-from rocketlake.spark.reading.archive_files import ArchivePartition, read_archived
-from rocketlake.spark.reading.archived import plan_joined
 from rocketlake.spark.reading.keys import plan_key
 from rocketlake.spark.reading.narrowing import narrow
 from rocketlake.spark.reading.options import SourceOptions, Table
@@ -26,6 +24,8 @@ from rocketlake.spark.reading.tables import index, log, queue, small
 from rocketlake.spark.reading.terms import allows
 from rocketlake.spark.schema import subset
 from rocketlake.store.offline import OfflineStore
+
+# ruff: noqa: PLC0415 - Arrow's Parquet takes as long to import as all else that a task needs
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -56,6 +56,8 @@ class BatchReader(DataSourceReader):
         """
         options = self._options
         if options.archive is not None:
+            from rocketlake.spark.reading.archived import plan_joined
+
             return plan_joined(options)
         parts: list[InputPartition] = []
         with StoreSet.open(options) as stores:
@@ -69,8 +71,11 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part, on an executor."""
-        if isinstance(partition, ArchivePartition):
-            return read_archived(partition, self._schema, self._options)
+        if self._options.archive is not None:
+            from rocketlake.spark.reading.archive_files import ArchivePartition, read_archived
+
+            if isinstance(partition, ArchivePartition):
+                return read_archived(partition, self._schema, self._options)
         if not isinstance(partition, Partition):
             return iter(())  # Spark's own, in place of none
         return read_part(partition, self._schema, self._options)

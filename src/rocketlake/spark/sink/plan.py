@@ -8,7 +8,6 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
-from rocketlake.embedded.bulk import look_at
 from rocketlake.spark.sink.options import SinkOptions, new_token
 from rocketlake.store.record_shape import RecordShape
 
@@ -60,6 +59,8 @@ class WritePlan(Struct, frozen=True, kw_only=True):
             ConfigError: its options are wrong.
             StoreError: its files cannot be used.
         """
+        from rocketlake.embedded.bulk import look_at  # noqa: PLC0415 - not on executors
+
         seen = look_at(options.path, options.conf, **options.store_options)
         return cls(
             options=options,

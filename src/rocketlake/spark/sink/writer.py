@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,13 +18,15 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import ConfigError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.spark.sink.columns import check_columns
-from rocketlake.spark.sink.committing import Committer
 from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import RowEncoder
 from rocketlake.spark.sink.staging import Footer, StagedFile, StageWriter
 from rocketlake.spark.sink.target import Target, message_rows, target_of
 from rocketlake.spark.worker_process import settle_worker
+
+if TYPE_CHECKING:
+    from rocketlake.spark.sink.committing import Committer
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -93,12 +96,12 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append the rows of all tasks."""
-        Committer(self._plan.options).commit(self._key, _files(messages))
+        _committer(self._plan).commit(self._key, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the rows of all tasks, unless a commit has begun."""
         folder = self._plan.folder(self._key)
-        Committer(self._plan.options).abort(_files(messages), folder)
+        _committer(self._plan).abort(_files(messages), folder)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -126,11 +129,11 @@ class StreamSink(DataSourceStreamArrowWriter):
             return  # a batch without tasks
         if len(keys) > 1 or next(iter(keys)).batch != batchId:
             raise ConfigError(f"tasks of several batches are committed as {batchId}: {keys}")
-        Committer(self._plan.options).commit(keys.pop(), _files(messages))
+        _committer(self._plan).commit(keys.pop(), _files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Remove the rows of all tasks, unless a commit has begun."""
-        Committer(self._plan.options).abort(_files(messages))
+        _committer(self._plan).abort(_files(messages))
 
 
 def stage(
@@ -168,6 +171,13 @@ def stage(
             record_max=encoder.record_max,
         )
         return StagedRows(key, partition, writer.finish(footer))
+
+
+def _committer(plan: WritePlan) -> "Committer":
+    # Why: executors only stage, and what opens a store takes longer to import than all else here.
+    from rocketlake.spark.sink.committing import Committer  # noqa: PLC0415 - see above
+
+    return Committer(plan.options)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
