@@ -35,7 +35,7 @@ from store import (
 )
 
 import rocketlake
-from spark import jobs_bench, pruning_bench, sink_bench, source_bench
+from spark import jobs_bench, process_start_bench, pruning_bench, sink_bench, source_bench
 
 WORKLOADS = {
     **scan_bench.WORKLOADS,
@@ -59,6 +59,7 @@ WORKLOADS = {
     **pruning_bench.WORKLOADS,
     **sink_bench.WORKLOADS,
     **jobs_bench.WORKLOADS,
+    **process_start_bench.WORKLOADS,
 }
 
 

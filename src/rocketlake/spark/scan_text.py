@@ -1,4 +1,4 @@
-"""`rocketlake.spark.explain(frame)`: which stores a query reads, and how much of them.
+"""The text of `rocketlake.spark.explain(frame)`: which stores a query reads, and how much of them.
 
 Spark's own `explain` shows a Python source by its name and columns, and with `mode="formatted"` the
 filters that the source took over. A Python source cannot add to that text, so this reads the
@@ -19,10 +19,8 @@ _NAME: Final = "rocketlake"
 _FIRST: Final = ("path", "paths", "archive", "table", "topic", "topics", "topicpattern")
 
 
-def explain(frame: DataFrame) -> str:
-    """Return a line for each store table that a batch query reads; nothing is read for it.
-
-    The line has the options, the filters that the source takes over, and the columns that it reads.
+def describe_scans(frame: DataFrame) -> str:
+    """Return a line for each table of a store that a query reads.
 
     Raises:
         ConfigError: the session is one of Spark Connect.

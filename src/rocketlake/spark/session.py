@@ -25,6 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from rocketlake.errors import ConfigError, SparkError
+from rocketlake.spark import driver
 from rocketlake.spark.source import register
 from rocketlake.spark.wording import reason_of_start, rewording
 from rocketlake.spark.worker_python import worker_python
@@ -326,15 +327,13 @@ def _tail(log: IO[bytes]) -> str:
 
 
 class _CallableModule(ModuleType):
-    """Lets `rocketlake.spark.session(...)` be the function of `session_builder`.
+    """Lets `rocketlake.spark.session(...)` be the function of `driver`, whatever is imported.
 
-    Why: this module had the name before there was a function for it, and keeps it.
+    Why: this module had the name before there was a function for it. Once it is imported, Python
+    puts the module in the function's place.
     """
 
-    def __call__(self, *arguments: Any, **options: Any) -> SparkSession:  # noqa: ANN401 - passed on
-        from rocketlake.spark.session_builder import session  # noqa: PLC0415 - it needs this module
-
-        return session(*arguments, **options)
+    __call__ = staticmethod(driver.session)
 
 
 sys.modules[__name__].__class__ = _CallableModule

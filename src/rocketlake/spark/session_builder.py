@@ -1,4 +1,4 @@
-"""`rocketlake.spark.session(...)`: a Spark session in which the format works, in every thread."""
+"""The work of `rocketlake.spark.session(...)`: a session in which the format works."""
 
 import logging
 import os
@@ -36,33 +36,21 @@ _LOOK: Final = (
 )
 
 
-def session(
-    master: str | None = None,
+def build(
+    master: str | None,
     *,
-    name: str = "rocketlake",
-    memory: str | None = None,
-    catalog: str | Path | None = None,
-    conf: Mapping[str, str] | None = None,
+    name: str,
+    memory: str | None,
+    catalog: str | Path | None,
+    conf: Mapping[str, str],
 ) -> SparkSession:
-    """Return a session in which the format `rocketlake` works; the one there is, if there is one.
-
-    A new session runs its Python processes with this interpreter, sends data as Arrow batches and
-    pushes filters. One that is there keeps its settings; those of `conf` that a running session can
-    take are set. In either case the session becomes the active one of the calling thread, which
-    `df.write` needs: a thread that writes calls this first.
-
-    Args:
-        master: Where Spark runs: `local[*]` (the default), `spark://HOST:PORT`, `yarn`, `sc://…`.
-        name: What the application is called in Spark's own pages.
-        memory: Of the driver, such as `4g`; in local mode a quarter of the machine's by default.
-        catalog: A directory for tables that later sessions see, too.
-        conf: More settings of Spark's; they go before all others.
+    """Return a session as `rocketlake.spark.session` promises it.
 
     Raises:
         ConfigError: there is no Java for it, or a running session has another Python or catalog.
         SparkError: Spark does not start.
     """
-    wanted = dict(conf or {})
+    wanted = dict(conf)
     if SparkSession.getActiveSession() is None and not _has_context():
         where = master or wanted.get("spark.master", "local[*]")
         if not where.startswith("sc://"):

@@ -24,7 +24,5 @@ def test_a_process_of_spark_imports_what_it_needs(modules: str) -> None:
         f"import sys, {modules}\n"
         f"print(*(name for name in {(*HEAVY, DRIVER)!r} if name in sys.modules))"
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == []

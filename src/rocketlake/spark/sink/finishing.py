@@ -1,6 +1,5 @@
 """finish: what killed commits left, brought to an end without a query."""
 
-from rocketlake.spark.sink.committing import Committer
 from rocketlake.spark.sink.options import SinkOptions
 
 
@@ -12,4 +11,7 @@ def finish(path: str, **options: str) -> int:
     Raises:
         StoreError: the store is in use, or staged rows are gone.
     """
+    # Why: executors import this with the package, and do not need what opens a store.
+    from rocketlake.spark.sink.committing import Committer  # noqa: PLC0415 - see above
+
     return Committer(SinkOptions.parse({"path": path, **options})).finish_pending()
