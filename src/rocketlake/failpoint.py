@@ -3,8 +3,6 @@
 1. Points stand in pairs around each durable step: `<step>.before` and `<step>.after`.
 2. All of a store are in `POINTS`, so that a test can go through every one; a new step is added
    there. The sink and jobs have tuples of their own.
-2. All of them are in `POINTS` or `SINK_POINTS`, so that a test can go through every one; a new step
-   is added there.
 3. What is off costs a look at one empty dictionary.
 """
 
@@ -55,8 +53,16 @@ ARCHIVE_STEPS: Final = (
 ARCHIVE_POINTS: Final = tuple(
     f"{step}.{when}" for step in ARCHIVE_STEPS for when in ("before", "after")
 )
+ARCHIVE_UPKEEP_STEPS: Final = (
+    "archive_retire",  # a file that was dropped or merged leaves its place
+    "archive_purge",  # a retired file is deleted
+)
+"""What `archive-drop` and `archive-compact` come by beside the steps of a run."""
+ARCHIVE_UPKEEP_POINTS: Final = tuple(
+    f"{step}.{when}" for step in ARCHIVE_UPKEEP_STEPS for when in ("before", "after")
+)
 SINK_POINTS: Final = tuple(f"{step}.{when}" for step in SINK_STEPS for when in ("before", "after"))
-_KNOWN: Final = frozenset((*POINTS, *SINK_POINTS, *ARCHIVE_POINTS))
+_KNOWN: Final = frozenset((*POINTS, *SINK_POINTS, *ARCHIVE_POINTS, *ARCHIVE_UPKEEP_POINTS))
 
 
 class _Trap(Struct):

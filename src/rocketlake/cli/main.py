@@ -43,6 +43,14 @@ COMMANDS = {
         "rocketlake.cli.archive:archive",
         "Write topics to Parquet, each message once; the next time what is new.",
     ),
+    "archive-drop": (
+        "rocketlake.cli.archive_upkeep:archive_drop",
+        "Drop whole days from an archive.",
+    ),
+    "archive-compact": (
+        "rocketlake.cli.archive_upkeep:archive_compact",
+        "Merge the small files of an archive.",
+    ),
     "replay": ("rocketlake.cli.replay:replay", "Write messages again, dead letters too."),
     "compact": ("rocketlake.cli.compact:compact", "Keep the newest message of each key."),
     "rebuild": ("rocketlake.cli.rebuild:rebuild", "Make queues and index anew from the log."),
@@ -52,7 +60,17 @@ COMMANDS = {
         "Write and run a declarative pipeline over a store.",
     ),
 }
-_ON_SPARK = {"profile", "archive", "replay", "compact", "rebuild", "dispatch", "pipeline"}
+_ON_SPARK = {
+    "profile",
+    "archive",
+    "archive-drop",
+    "archive-compact",
+    "replay",
+    "compact",
+    "rebuild",
+    "dispatch",
+    "pipeline",
+}
 
 
 class LazyGroup(click.Group):

@@ -5,6 +5,8 @@
 3. A file grows: it may be replaced by one of the same name that holds all its messages, and more
    behind them. Whoever has read an older manifest takes only the queue offsets that one names.
 4. A file that was committed but has not its name yet is found under `staged`.
+5. A file that was dropped, or merged into another one, is found below `_retired` under its old path
+   until its time is over: by readers that have read an older manifest.
 
 It needs neither Arrow nor Spark: a store that keeps what is not yet archived reads it too.
 """
@@ -27,9 +29,11 @@ from rocketlake.model.topics import is_lmq, is_system_topic
 
 MANIFEST: Final = "_manifest.json"
 WORK: Final = "_work"
+RETIRED: Final = "_retired"
 PARQUET: Final = "parquet"
 VERSION: Final = 1
 RUNS_KEPT: Final = 100
+"""And so many drops."""
 _NAME_MAX: Final = 255
 _KEPT: Final = 200  # characters of a name that is too long; topics are ASCII
 
@@ -44,7 +48,7 @@ class QueueEnd(Struct, frozen=True, kw_only=True):
     topic: str
     queue_id: int
     first_offset: int
-    """The first queue offset that was looked for."""
+    """The first queue offset that was looked for; a drop moves it to the first that is left."""
     next_offset: int
     """The first one that is not archived yet."""
     last_physical_offset: int = -1
@@ -97,6 +101,31 @@ class RunNote(Struct, frozen=True, kw_only=True):
     files: int
     left_out: int = 0
     """Messages that could not be read, or that the queue has no record of."""
+    job: str = "archive"
+    """What the run did: archive, compact or drop; the latter two add no message."""
+
+
+class RetiredFile(Struct, frozen=True, kw_only=True):
+    """A file that is no longer part of the archive, kept for readers of older manifests."""
+
+    path: str
+    """The name it had; it is kept below `_retired` under the same."""
+    until: int
+    """When it is deleted (ms since 1970): by the first run after that."""
+
+
+class DropNote(Struct, frozen=True, kw_only=True):
+    """Days that were dropped."""
+
+    run: int
+    at: str
+    before: str
+    """The first day that was kept."""
+    topics: tuple[str, ...]
+    """Names, or patterns."""
+    files: int
+    rows: int
+    bytes: int
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -123,6 +152,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     gaps: tuple[Gap, ...] = ()
     runs: tuple[RunNote, ...] = ()
     pending: Pending | None = None
+    retired: tuple[RetiredFile, ...] = ()
+    drops: tuple[DropNote, ...] = ()
 
     def ends(self) -> dict[tuple[str, str, int], QueueEnd]:
         """Return the queues by broker, topic and number."""

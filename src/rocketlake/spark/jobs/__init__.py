@@ -1,5 +1,11 @@
 """Jobs over whole stores: each a plan that can be shown, and a run that reports."""
 
+from rocketlake.spark.jobs.archive.compaction import (
+    MergePlan,
+    compact_archive,
+    plan_archive_compaction,
+)
+from rocketlake.spark.jobs.archive.drop import DropPlan, drop_days, plan_drop
 from rocketlake.spark.jobs.archive.outcome import ArchiveReport
 from rocketlake.spark.jobs.archive.plan import ArchivePlan, ArchiveSettings, plan_archive
 from rocketlake.spark.jobs.archive.running import archive, run_archive
@@ -46,6 +52,8 @@ __all__ = [
     "DispatchPlan",
     "DispatchRange",
     "DispatchReport",
+    "DropPlan",
+    "MergePlan",
     "Profile",
     "ProfilePlan",
     "ProfileSettings",
@@ -59,11 +67,15 @@ __all__ = [
     "VerifyReport",
     "archive",
     "compact",
+    "compact_archive",
     "dispatch",
+    "drop_days",
     "plan_archive",
+    "plan_archive_compaction",
     "plan_compact",
     "plan_compact_here",
     "plan_dispatch",
+    "plan_drop",
     "plan_profile",
     "plan_rebuild",
     "plan_replay",

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import StoreError
-from rocketlake.metadata.archive_manifest import ArchivedFile
+from rocketlake.metadata.archive_manifest import RETIRED, ArchivedFile
 from rocketlake.spark.reading.filtering import tag_filters
 from rocketlake.spark.reading.options import OnDamage, SourceOptions
 from rocketlake.spark.reading.terms import NUMBERS, TIMES
@@ -161,11 +161,11 @@ def _read_file(
 
 
 def _open(directory: Path, file: ArchivedFile) -> pa.NativeFile:
-    """Open a file under the name it has, or under the one it had before.
+    """Open a file under the name it has, the one it had before, or the one it got since.
 
-    Order: the old name first. A file that is not there under it any more has its own.
+    Order: that in which a file gets its names. One that has left a name is found under a later one.
     """
-    for name in (file.staged, file.path):
+    for name in (file.staged, file.path, f"{RETIRED}/{file.path}"):
         if name is not None:
             try:
                 return pa.OSFile(str(directory / name))
@@ -175,8 +175,8 @@ def _open(directory: Path, file: ArchivedFile) -> pa.NativeFile:
                 raise StoreError(f"{directory / name} cannot be read: {error}") from error
     raise StoreError(
         f"the executor on {socket.gethostname()} cannot see {directory / file.path}; the archive"
-        " must be shared with, or copied to, every executor under the same path, and no file of it"
-        " removed"
+        " must be shared with, or copied to, every executor under the same path. If archive-drop or"
+        " archive-compact ran meanwhile with a --grace shorter than this query, run the query again"
     )
 
 

@@ -7,27 +7,36 @@
 | 3 | each file gets its name | files under either name; readers of the manifest look at both |
 | 4 | the manifest forgets where they lay, `_work` is emptied | nothing to do |
 
+`archive-drop` and `archive-compact` take the same steps. Their manifest names in `retired` the
+files that no longer belong to the archive; before step 3 these move below `_retired`, and the first
+run after their time deletes them.
+
 The next run, or `recover`, does what is left of 3 and 4, and removes what 1 left.
 
-Invariant: a file is replaced only by one that begins with all its messages (step 3 is a rename), so
-that who lists the directory never sees a message twice, and whoever has read an older manifest
-finds the messages it names.
+Invariants:
+- A file is replaced under its name only by one that begins with all its messages (step 3 is a
+  rename). Merged files leave their place before the file that has their messages gets its name.
+  So a program that lists the directory never sees a message twice.
+- A reader that has read an older manifest finds the messages it names: under the file's name, or
+  below `_retired`.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import structs
 
 from rocketlake import failpoint
+from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import FileAccessError, StoreError, StoreLockedError, StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_lock import StoreLock
 from rocketlake.metadata.archive_manifest import (
     MANIFEST,
     PARQUET,
+    RETIRED,
     WORK,
     Manifest,
     archive_path,
@@ -42,9 +51,12 @@ class ArchiveDir:
     Thread-safety: one thread.
     """
 
-    def __init__(self, path: Path | str, ops: FileOps | None = None) -> None:
+    def __init__(
+        self, path: Path | str, ops: FileOps | None = None, clock: Clock | None = None
+    ) -> None:
         self.path = archive_path(path)
         self.ops = ops or PosixFileOps()
+        self._clock = clock or SystemClock()
 
     @property
     def work(self) -> Path:
@@ -122,10 +134,14 @@ class ArchiveDir:
 
     def settle(self, manifest: Manifest) -> Manifest:
         """Give the files of a committed run their names; return the manifest as it is then."""
+        self._retire(manifest)
         is_moved = self._move(manifest)
-        if is_moved:
+        now_ms = self._clock.now_ms()
+        kept = tuple(entry for entry in manifest.retired if entry.until > now_ms)
+        self._purge([entry.path for entry in manifest.retired if entry.until <= now_ms])
+        if is_moved or len(kept) < len(manifest.retired):
             files = tuple(structs.replace(file, staged=None) for file in manifest.files)
-            manifest = structs.replace(manifest, files=files)
+            manifest = structs.replace(manifest, files=files, retired=kept)
             write_manifest(self.ops, self.path, manifest, "archive_settle")
         self.clear_work()
         return manifest
@@ -144,6 +160,40 @@ class ArchiveDir:
             if entry.is_dir:
                 self._remove_tree(entry.path)
         self.ops.unlink(self.path / f"{MANIFEST}.tmp")
+
+    def _retire(self, manifest: Manifest) -> None:
+        """Take files that no longer belong to the archive out of its days."""
+        left = set()
+        for entry in manifest.retired:
+            source, target = self.path / entry.path, self.path / RETIRED / entry.path
+            if self.ops.stat(source) is None:
+                continue  # a run that was killed has moved it
+            failpoint.hit("archive_retire.before")
+            self.ops.mkdirs(target.parent)
+            self.ops.rename(source, target)
+            self.ops.sync_dir(target.parent)
+            left.add(source.parent)
+            failpoint.hit("archive_retire.after")
+        for directory in left:
+            self.ops.sync_dir(directory)
+            self._remove_empty(directory, self.path)
+
+    def _purge(self, paths: Sequence[str]) -> None:
+        """Delete retired files.
+
+        Order: before the manifest forgets them, so that a kill leaves none that it does not name.
+        """
+        root = self.path / RETIRED
+        for path in paths:
+            failpoint.hit("archive_purge.before")
+            self.ops.unlink(root / path)
+            self._remove_empty((root / path).parent, self.path)
+            failpoint.hit("archive_purge.after")
+
+    def _remove_empty(self, directory: Path, root: Path) -> None:
+        """Remove a directory that nothing is left in, and those above it, below a root."""
+        while directory != root and self.ops.rmdir(directory):
+            directory = directory.parent
 
     def _move(self, manifest: Manifest) -> bool:
         waiting = [file for file in manifest.files if file.staged is not None]

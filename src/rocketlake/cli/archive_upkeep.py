@@ -1,0 +1,175 @@
+"""`rocketlake archive-drop` and `archive-compact`: an archive loses old days and small files.
+
+Why not `archive drop`: `archive STORE DIR` takes any two names, and a store may be called `drop`.
+"""
+
+import re
+from typing import Any
+
+import click
+import msgspec
+
+from rocketlake.cli.job_selecting import sized
+from rocketlake.cli.opening import note
+from rocketlake.cli.screen import Bars, console, table
+from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+
+# ruff: noqa: PLC0415 - Spark is an extra, and slow to import
+
+_TIME = re.compile(r"([0-9]{1,9})\s*(s|m|h|d)?")
+_TIME_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def timed(_: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Read a time such as 90m; seconds without a unit."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r}: wanted a time, like 1h, 90m or 0", param=parameter)
+    return int(found[1]) * _TIME_MS[found[2] or "s"]
+
+
+_topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only this topic, or this pattern (T*); may be given again.",
+)
+_grace = click.option(
+    "--grace",
+    "grace_ms",
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    callback=timed,
+    help="Keep the files so long for queries that run; the first run after that deletes them.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+
+
+@click.command(name="archive-drop")
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--before", required=True, metavar="DATE", help="The first day that is kept: 2026-01-31 (UTC)."
+)
+@_topics
+@_grace
+@click.option("--dry-run", is_flag=True, help="Show what would be dropped.")
+@_json
+def archive_drop(
+    *,
+    directory: str,
+    before: str,
+    topics: tuple[str, ...],
+    grace_ms: int,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Drop the days before DATE from the archive DIR; what was dropped is never archived again.
+
+    The manifest changes first, in one step; then the files leave their places. A kill at any moment
+    leaves the archive with these days or without them, and the next run cleans up. No Spark is
+    started.
+
+    \b
+    rocketlake archive-drop /archive --before 2026-01-01 --dry-run
+    rocketlake archive-drop /archive --before 2026-01-01 --topic 'trace*'
+    """  # noqa: D301 - click wants the character itself
+    with needs_spark():
+        from rocketlake.spark.jobs import drop_days, plan_drop
+    wanted = topics or ("*",)
+    if dry_run:
+        done = plan_drop(directory, before, wanted)
+    else:
+        done = drop_days(directory, before, wanted, grace_ms=grace_ms)
+    columns = ("broker", "topic", "date", "#messages", "#files", "#bytes")
+    _show(done, done.summary(), columns, as_json=as_json)
+    for problem in done.problems if not as_json else ():
+        note(problem)
+    return 0
+
+
+@click.command(name="archive-compact")
+@click.argument("directory", metavar="DIR")
+@_topics
+@click.option(
+    "--target-size",
+    metavar="SIZE",
+    default="128m",
+    show_default=True,
+    callback=sized,
+    help="How large a file becomes, about.",
+)
+@click.option(
+    "--min-bytes",
+    metavar="SIZE",
+    default="0",
+    callback=sized,
+    help="Files below this size are merged; half the target.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
+    default="zstd",
+    show_default=True,
+)
+@_grace
+@click.option("--dry-run", is_flag=True, help="Show what would be merged.")
+@_json
+@takes_spark
+def archive_compact(
+    *,
+    directory: str,
+    topics: tuple[str, ...],
+    target_size: int,
+    min_bytes: int,
+    compression: str,
+    grace_ms: int,
+    dry_run: bool,
+    as_json: bool,
+    spark: SparkArguments,
+) -> int:
+    """Merge the small files of each topic and day in the archive DIR.
+
+    The manifest names either the small files or the merged ones: a reader of the archive sees each
+    message once, whenever it plans. No Spark is started if there is nothing to merge.
+
+    \b
+    rocketlake archive-compact /archive --dry-run
+    rocketlake archive-compact /archive --topic orders --target-size 256m
+    """  # noqa: D301 - click wants the character itself
+    with needs_spark():
+        from rocketlake.spark.jobs import ArchiveSettings, compact_archive, plan_archive_compaction
+    settings = ArchiveSettings(
+        topics=topics or ("*",),
+        target_bytes=target_size,
+        small_bytes=min_bytes,
+        compression=compression,
+    )
+    done = plan_archive_compaction(directory, settings)
+    if done.tasks and not dry_run:
+        with Bars() as bars, spark.session("rocketlake archive-compact") as session:
+            done = compact_archive(
+                session,
+                directory,
+                settings=settings,
+                grace_ms=grace_ms,
+                on_progress=bars.follow("merging"),
+            )
+    columns = ("broker", "topic", "date", "#merged", "#into", "#bytes")
+    _show(done, done.summary(), columns, as_json=as_json)
+    return 0
+
+
+def _show(done: Any, summary: dict[str, Any], columns: tuple[str, ...], *, as_json: bool) -> None:  # noqa: ANN401 - one of two plans
+    """Print what would be done, or was done, as a table or for programs."""
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+        return
+    title = next(iter(done.lines()))
+    if not summary["days"]:
+        click.echo(title)
+        return
+    shown = table(title, *columns)
+    for day in summary["days"]:
+        shown.add_row(*(str(day[name.removeprefix("#")]) for name in columns))
+    console().print(shown)
