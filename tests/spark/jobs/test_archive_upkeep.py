@@ -1,4 +1,4 @@
-"""Drop and compact: what is left, for new readers, for those that planned before, for the next run."""
+"""Drop and compact: what is left for new readers, earlier readers and the next run."""
 
 import json
 from pathlib import Path

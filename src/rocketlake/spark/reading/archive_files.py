@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 ROWS_MAX: Final = 8192
 _NO_TIME: Final = -(1 << 63)  # before all times that are asked for
+_EVER: Final = 1 << 62
 
 Mask = npt.NDArray[np.bool_]
 Range = tuple[int, int]
@@ -43,6 +44,13 @@ class WantedFile(Struct, frozen=True):
     def is_whole(self) -> bool:
         """Whether every message of the file as the manifest knows it is wanted."""
         return not self.times and self.offsets == self.file.queues
+
+    @property
+    def log_bytes(self) -> int:
+        """What the wanted messages take in the log, about."""
+        every = sum(last - first for first, last in self.file.queues.values())
+        wanted = sum(last - first for first, last in self.offsets.values())
+        return self.file.log_bytes * wanted // max(every, 1)
 
 
 class ArchivePartition(InputPartition):
@@ -134,7 +142,7 @@ def _marked(values: list[Any], test: Callable[[Any], bool]) -> Mask:
 def _read_file(
     directory: Path, wanted: WantedFile, target: pa.Schema, rows: RowFilter
 ) -> Iterator[pa.RecordBatch]:
-    with _open(directory, wanted.file) as source:
+    with open_file(directory, wanted.file) as source:
         # Why: a file of that name may have grown since the manifest was read. Its size tells.
         is_exact = wanted.is_whole and source.size() == wanted.file.bytes
         needed = [] if is_exact else ["queue_id", "queue_offset"]
@@ -160,10 +168,13 @@ def _read_file(
                     yield _shaped(batch, target, wanted.file.topic)
 
 
-def _open(directory: Path, file: ArchivedFile) -> pa.NativeFile:
+def open_file(directory: Path, file: ArchivedFile) -> pa.NativeFile:
     """Open a file under the name it has, the one it had before, or the one it got since.
 
     Order: that in which a file gets its names. One that has left a name is found under a later one.
+
+    Raises:
+        StoreError: it is not there, or cannot be read.
     """
     for name in (file.staged, file.path, f"{RETIRED}/{file.path}"):
         if name is not None:
@@ -181,23 +192,43 @@ def _open(directory: Path, file: ArchivedFile) -> pa.NativeFile:
 
 
 def _groups(file: pq.ParquetFile, wanted: WantedFile) -> list[int]:
-    """Return the row groups that may hold messages of the wanted times."""
+    """Return the row groups that may hold messages of the wanted offsets and times."""
     count = file.metadata.num_row_groups
+    first_offset = min(first for first, _ in wanted.offsets.values())
+    last_offset = max(last for _, last in wanted.offsets.values())
+    found = [
+        group
+        for group, (low, high) in _bounds(file, "queue_offset")
+        if first_offset <= high and low < last_offset
+    ]
     if not wanted.times or set(wanted.times) != set(wanted.offsets):
-        return list(range(count))
-    low = min(first for first, _ in wanted.times.values())
-    high = max(last for _, last in wanted.times.values())
+        return found
+    first_time = min(first for first, _ in wanted.times.values())
+    last_time = max(last for _, last in wanted.times.values())
+    inside = {
+        group
+        for group, (low, high) in _bounds(file, "store_timestamp")
+        if first_time <= high and low < last_time
+    }
+    return [group for group in range(count) if group in inside.intersection(found)]
+
+
+def _bounds(file: pq.ParquetFile, column: str) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield the least and the greatest value of each row group; times in milliseconds, rounded out.
+
+    A row group without statistics may hold anything.
+    """
     names = [file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)]
-    column = names.index("store_timestamp")
-    found = []
-    for group in range(count):
-        stats = file.metadata.row_group(group).column(column).statistics
-        if stats is not None and stats.has_min_max:
-            first, last = (int(moment.timestamp() * 1000) for moment in (stats.min, stats.max))
-            if last + 1 < low or first - 1 >= high:
-                continue
-        found.append(group)
-    return found
+    number = names.index(column)
+    for group in range(file.metadata.num_row_groups):
+        stats = file.metadata.row_group(group).column(number).statistics
+        if stats is None or not stats.has_min_max:
+            yield group, (-_EVER, _EVER)
+        elif isinstance(stats.min, int):
+            yield group, (stats.min, stats.max)
+        else:
+            low, high = (int(moment.timestamp() * 1000) for moment in (stats.min, stats.max))
+            yield group, (low - 1, high + 1)
 
 
 def _inside(batch: pa.RecordBatch, wanted: WantedFile) -> Mask:

@@ -1,5 +1,7 @@
 """Where an archive ends and a live queue goes on: no message twice, none left out unseen."""
 
+from collections.abc import Callable
+
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.metadata.archive_manifest import QueueEnd
 from rocketlake.model.queues import QueueKey
@@ -101,12 +103,42 @@ class JoinedQueue:
         if is_time and self._last_time < low and options.no_match is NoMatch.ERROR:
             live = self._live_at(low)
             if live is None or live >= self.end:
-                raise ConfigError(
-                    f"no message of {self.key} was stored at {low} or later; option "
-                    "startingOffsetsByTimestampStrategy = latest begins at its end instead"
-                )
+                raise self._no_match(low)
         stop, is_time = options.ending.of(self.key.topic, self.key.queue_id)
         return low, stop if is_time else _EVER
+
+    def start(self, options: SourceOptions, archived_at: Callable[[int], int | None]) -> int:
+        """Return where a stream begins; `archived_at` finds the first archived message by time.
+
+        Raises:
+            ConfigError: nothing is as young as the starting time, and that must not be.
+            StoreError: an offset is asked for that is not there.
+        """
+        start, is_time = options.starting.of(self.key.topic, self.key.queue_id)
+        if not is_time:
+            return self._within(start, options, "starting")
+        found = archived_at(start) if self._last_time >= start else None
+        if found is not None:
+            return found
+        live = self._live_at(start)
+        if live is not None and live < self.end:
+            return max(live, self.seam)
+        if options.no_match is NoMatch.ERROR:
+            raise self._no_match(start)
+        return self.end
+
+    @property
+    def live_begin(self) -> int:
+        """The first queue offset that comes from the store."""
+        if self._queue is None:
+            return self.end
+        return min(max(self._queue.min_offset, self.seam), self.end)
+
+    def _no_match(self, timestamp: int) -> ConfigError:
+        return ConfigError(
+            f"no message of {self.key} was stored at {timestamp} or later; option "
+            "startingOffsetsByTimestampStrategy = latest begins at its end instead"
+        )
 
     def live(self, options: SourceOptions) -> tuple[int, int]:
         """Return the offsets that are wanted of the live queue.
@@ -132,10 +164,15 @@ class JoinedQueue:
         else:
             last = self._within(stop, options, "ending")
         if first < min(low, last):
-            self._tell_gap((first, min(low, last)), options)
+            self.tell_gap((first, min(low, last)), options)
         return max(first, low), max(last, first, low)
 
-    def _tell_gap(self, gap: tuple[int, int], options: SourceOptions) -> None:
+    def tell_gap(self, gap: tuple[int, int], options: SourceOptions) -> None:
+        """Tell of messages that are in neither archive nor store.
+
+        Raises:
+            StoreError: that must not be.
+        """
         if options.fail_on_data_loss:
             raise StoreError(
                 f"{gap[1] - gap[0]} messages of {self.key} ({gap[0]} to {gap[1] - 1}) expired"

@@ -4,7 +4,7 @@ The manifest is read once, while planning. What it names comes from the archive'
 behind from the stores: each queue is cut at one offset, so that no message comes twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -43,15 +43,15 @@ def plan_joined(options: SourceOptions) -> list[InputPartition]:
         ConfigError: an option does not go with an archive, or names what is not there.
         StoreError: the archive or a store cannot be read, or messages between them are gone.
     """
-    _check_options(options)
+    check_options(options)
     directory = archive_path(options.archive or "")
     manifest = read_manifest(directory)
     with ExitStack() as stack:
         opened = stack.enter_context(StoreSet.open(options)) if options.paths else None
         stores = opened.stores if opened is not None else {}
-        _check_brokers(manifest, stores)
-        _check_names(directory, manifest, stores, options)
-        joined = _join(manifest, stores, options)
+        check_brokers(manifest, stores)
+        check_queues(directory, manifest, stores, options)
+        joined = join_queues(manifest, stores, options)
         parts: list[InputPartition] = _plan_files(directory, manifest, joined, options)
         for broker, store in stores.items():
             spans = [
@@ -96,13 +96,22 @@ def read_manifest(directory: Path) -> Manifest:
     return found
 
 
-def _check_options(options: SourceOptions) -> None:
+def check_options(options: SourceOptions) -> None:
+    """Refuse what cannot be read of an archive.
+
+    Raises:
+        ConfigError: an option does not go with an archive.
+    """
     if options.raw_body:
         raise ConfigError("option rawBody does not go with archive: archived bodies are unpacked")
 
 
-def _check_brokers(manifest: Manifest, stores: Mapping[str, OfflineStore]) -> None:
-    """Refuse a store that the archive knows by another name: its messages would come twice."""
+def check_brokers(manifest: Manifest, stores: Mapping[str, OfflineStore]) -> None:
+    """Refuse a store that the archive knows by another name: its messages would come twice.
+
+    Raises:
+        ConfigError: there is one.
+    """
     known = {end.broker for end in manifest.queues}
     for name, store in stores.items():
         if name in known:
@@ -117,19 +126,29 @@ def _check_brokers(manifest: Manifest, stores: Mapping[str, OfflineStore]) -> No
                 )
 
 
-def _check_names(
+def check_queues(
     directory: Path,
     manifest: Manifest,
     stores: Mapping[str, OfflineStore],
     options: SourceOptions,
+    *,
+    empty: Iterable[QueueKey] = (),
 ) -> None:
-    keys = {QueueKey(end.topic, end.queue_id) for end in manifest.queues}
+    """Make sure that what is named is in the archive, in a store, or a queue without a message.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    keys = {*empty}
+    keys |= {QueueKey(end.topic, end.queue_id) for end in manifest.queues}
     keys.update(key for store in stores.values() for key in store.queues)
     places = [str(directory), *(str(store.directory.root) for store in stores.values())]
     check_names(keys, ", ".join(places), options)
 
 
-def _join(manifest: Manifest, stores: Mapping[str, OfflineStore], options: SourceOptions) -> Joined:
+def join_queues(
+    manifest: Manifest, stores: Mapping[str, OfflineStore], options: SourceOptions
+) -> Joined:
     """Return every wanted queue, of the archive or of a store or of both."""
     ends = {(end.broker, QueueKey(end.topic, end.queue_id)): end for end in manifest.queues}
     places = {*ends, *((broker, key) for broker, store in stores.items() for key in store.queues)}
@@ -170,7 +189,7 @@ def _plan_files(
                 found.times[queue_id] = (low, high)
         if found.offsets:
             wanted.append(found)
-    return _packed(str(directory), wanted, options)
+    return pack_files(str(directory), wanted, options)
 
 
 def _may_hold(file: ArchivedFile, options: SourceOptions) -> bool:
@@ -188,11 +207,11 @@ def _may_hold(file: ArchivedFile, options: SourceOptions) -> bool:
     )
 
 
-def _packed(
+def pack_files(
     directory: str, wanted: list[WantedFile], options: SourceOptions
 ) -> list[InputPartition]:
     """Put small files together, as many as one task is to read."""
-    total = sum(item.file.log_bytes for item in wanted)
+    total = sum(item.log_bytes for item in wanted)
     room = max(total // pieces_for(total, options), 1)
     found: list[list[WantedFile]] = []
     left = 0
@@ -201,5 +220,5 @@ def _packed(
             found.append([])
             left = room
         found[-1].append(item)
-        left -= item.file.log_bytes
+        left -= item.log_bytes
     return [ArchivePartition(directory, tuple(items)) for items in found]

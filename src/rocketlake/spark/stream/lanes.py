@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
 
 from rocketlake.closing import Closing
 from rocketlake.errors import ConfigError
@@ -210,7 +211,7 @@ class Lanes(Closing):
         found: dict[Lane, int] = {}
         empty: set[QueueKey] = set()
         for broker, store in self._set.stores.items():
-            keys = _empty_queues(store)
+            keys = empty_queues(store)
             empty.update(keys)
             wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
             found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
@@ -298,9 +299,9 @@ class Lanes(Closing):
 
     # --- partitions ----------------------------------------------------------------------------
 
-    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[Partition]:
+    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[InputPartition]:
         """Cut stretches into what tasks read."""
-        parts: list[Partition] = []
+        parts: list[InputPartition] = []
         for broker, store in self._set.stores.items():
             mine = {lane: s for lane, s in stretches.items() if lane.broker == broker and s.count}
             spans = [
@@ -325,7 +326,7 @@ def _other_queues(broker: str, at: Position, count: int) -> str:
     )
 
 
-def _empty_queues(store: OfflineStore) -> list[QueueKey]:
+def empty_queues(store: OfflineStore) -> list[QueueKey]:
     """Return the queues that the table of topics has, and that no message has entered."""
     table = topic_table.load(store.directory.path(names.CONFIG)).topics
     keys = (QueueKey(c.name, q) for c in table.values() for q in range(c.read_queue_count))

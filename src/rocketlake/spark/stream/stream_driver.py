@@ -17,15 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from pyspark.sql.datasource import InputPartition
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.errors import StoreError
 from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
-from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.stream.advancing import advance, clip
+from rocketlake.spark.stream.archived_lanes import open_lanes
 from rocketlake.spark.stream.behind import Behind, reckon_behind
-from rocketlake.spark.stream.lanes import Lanes
 from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
 from rocketlake.spark.stream.offset_book import OffsetBook
 from rocketlake.spark.stream.offsets import NAMED_MAX, Lane, StreamOffset
@@ -73,7 +73,7 @@ class StreamDriver(Closing):
         """
         self._options = options
         self._stream = stream
-        self._lanes = Lanes(options)
+        self._lanes = open_lanes(options)
         self._target: Look | None = None
         self._first: StreamOffset | None = None
         self._last: _Made | None = None
@@ -324,7 +324,7 @@ class StreamDriver(Closing):
 
     # --- what a batch reads --------------------------------------------------------------------
 
-    def plan(self, start: StreamOffset, end: StreamOffset) -> Sequence[Partition]:
+    def plan(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """Return the partitions of the batch between two offsets.
 
         Raises:

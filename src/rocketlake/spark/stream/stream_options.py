@@ -59,6 +59,10 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 "option group needs a topic: a log as a whole has no consumer's progress"
             )
+        if group and not options.paths:
+            raise ConfigError(
+                "option group keeps its progress in the store: give path beside archive"
+            )
         if path and not group:
             raise ConfigError("option progressPath keeps a group's progress: name the option group")
         if options.starting.default == GROUP and not group:
@@ -73,8 +77,6 @@ def _check_stream(options: SourceOptions) -> None:
         )
     if options.table is not Table.MESSAGES:
         raise ConfigError(f"table {options.table} is no stream; read it as a batch")
-    if options.archive is not None:
-        raise ConfigError("option archive is for batches; a stream reads the store")
     if options.key is not None:
         raise ConfigError("option key is for batches; filter a stream by its column keys")
 
