@@ -25,6 +25,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.days import cut_by_day
+from rocketlake.spark.jobs.archive.table_marks import check_table_options
 from rocketlake.spark.reading.archive_seam import is_same_queue, last_physical
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
@@ -366,6 +367,7 @@ def check_settings(settings: ArchiveSettings) -> None:
         raise ConfigError(
             f"compression {settings.compression!r}: wanted one of {', '.join(codecs)}"
         )
+    check_table_options(settings.format, settings.table_options)
 
 
 def _check_topics(stores: Iterable[OfflineStore], settings: ArchiveSettings) -> None:

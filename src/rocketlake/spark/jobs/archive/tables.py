@@ -3,10 +3,11 @@
 | # | Step | After a kill |
 | --- | --- | --- |
 | 1 | the manifest says what is about to be written | the next run looks whether the table has it |
-| 2 | Spark appends to the table: one commit of that format | the same |
+| 2 | Spark appends to the table: one commit of that format, marked with the run | the same |
 | 3 | the manifest says that it was written | nothing to do |
 
-Delta is also told a transaction number (`txnAppId`, `txnVersion`), by which it knows a repeat.
+Whether a table has a run is told by its mark (`table_marks`). Where there is none, for the format
+has no marks or the table no longer lists the commit, the messages of the run are counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,7 @@ from rocketlake.spark.jobs.archive.plan import (
     ArchiveTask,
     plan_archive,
 )
+from rocketlake.spark.jobs.archive.table_marks import NAME_OPTION, TableMarks
 from rocketlake.spark.progress import OnProgress, watching
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
@@ -38,8 +40,6 @@ from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
 TABLE_SCHEMA: Final = StructType([*MESSAGE_SCHEMA.fields, StructField("date", DateType())])
 ATOMIC: Final = frozenset({"delta", "hudi", "iceberg", "paimon"})
 """Formats in which a write is there as a whole or not at all."""
-NAME_OPTION: Final = "table"
-"""Among a table's options: its name in the catalog; without it the table lies in the directory."""
 
 
 def run_table(
@@ -51,6 +51,8 @@ def run_table(
     on_progress: OnProgress | None = None,
 ) -> int:
     """Append what a plan has to the table; return how many messages that were."""
+    if _has_table(spark, plan.settings, place):
+        _check_unmarked(spark, plan)
     pending = Pending(run=plan.run, ends=plan.ends, gaps=plan.gaps, at=at)
     begun = structs.replace(plan.manifest, covers=plan.covers, pending=pending)
     write_manifest(place.ops, place.path, begun, "archive_commit")
@@ -59,7 +61,8 @@ def run_table(
     if plan.tasks:
         with watching(spark, on_progress):
             _append(frame_of(spark, plan), plan)
-        rows = _count(_table(spark, plan.settings, place), plan.manifest, plan.ends)
+        found = _rows_of(spark, place, plan.settings, manifest=plan.manifest, run=pending)
+        rows = found or 0
     failpoint.hit("archive_table.after")
     write_manifest(place.ops, place.path, next_manifest(plan, at, rows, {}), "archive_settle")
     return rows
@@ -81,16 +84,16 @@ def finish_pending(
     pending = manifest.pending
     assert pending is not None, "there is nothing to finish"
     plan = plan_archive(store, place.path, settings, until=pending.ends)
-    rows = 0
+    rows = None
     if _has_table(spark, settings, place):
-        rows = _count(_table(spark, settings, place), manifest, pending.ends)
-    if rows and settings.format not in ATOMIC and rows != plan.messages:
+        rows = _rows_of(spark, place, settings, manifest=manifest, run=pending)
+    if rows is not None and settings.format not in ATOMIC and rows != plan.messages:
         raise StoreError(
             f"run {pending.run} was killed while it wrote to the table in {place.path}: {rows} of"
             f" {plan.messages} messages are there. The format {settings.format} has no commits:"
             " remove the files it left, or archive as parquet, delta or iceberg"
         )
-    if not rows:
+    if rows is None:
         run_table(spark, place, plan, at=pending.at)
         return
     ended = structs.replace(plan, ends=pending.ends, gaps=pending.gaps)
@@ -124,9 +127,7 @@ def _reading(
 def _append(frame: DataFrame, plan: ArchivePlan) -> None:
     settings = plan.settings
     options = {k: v for k, v in settings.table_options.items() if k != NAME_OPTION}
-    if settings.format == "delta":
-        options["txnAppId"] = f"rocketlake-archive-{plan.manifest.archive}"
-        options["txnVersion"] = str(plan.run)
+    options |= _marks(frame.sparkSession, plan).options(plan.manifest.archive, plan.run)
     writer = frame.write.format(settings.format).mode("append").partitionBy("topic", "date")
     writer = writer.options(**options)
     name = settings.table_options.get(NAME_OPTION)
@@ -136,11 +137,47 @@ def _append(frame: DataFrame, plan: ArchivePlan) -> None:
         writer.save(plan.target)
 
 
+def _marks(spark: SparkSession, plan: ArchivePlan) -> TableMarks:
+    settings = plan.settings
+    return TableMarks(spark, settings.format, settings.table_options, plan.target)
+
+
+def _check_unmarked(spark: SparkSession, plan: ArchivePlan) -> None:
+    """Refuse to write a run that the table has: Delta would skip it, and other messages with it.
+
+    Raises:
+        StoreError: the table has it, so that the manifest is older than the table.
+    """
+    last = _marks(spark, plan).last(plan.manifest.archive)
+    if last is not None and last.run >= plan.run:
+        raise StoreError(
+            f"the table has run {last.run} of this archive and the manifest in {plan.target} ends"
+            f" at run {plan.run - 1}: it is an older copy; restore the newest one, or roll the"
+            f" table back to run {plan.run - 1}"
+        )
+
+
+def _rows_of(
+    spark: SparkSession,
+    place: ArchiveDir,
+    settings: ArchiveSettings,
+    *,
+    manifest: Manifest,
+    run: Pending,
+) -> int | None:
+    """Return how many messages of a run the table has; None if it does not have the run."""
+    marks = TableMarks(spark, settings.format, settings.table_options, str(place.path))
+    mark = marks.find(manifest.archive, run.run)
+    if mark is not None:
+        return mark.rows
+    return _count(_table(spark, settings, place), manifest, run.ends) or None
+
+
 def _has_table(spark: SparkSession, settings: ArchiveSettings, place: ArchiveDir) -> bool:
     name = settings.table_options.get(NAME_OPTION)
     if name is not None:
         return spark.catalog.tableExists(name)
-    ours = {"_manifest.json", "_manifest.json.tmp", "_work", "_temporary"}
+    ours = {"_manifest.json", "_manifest.json.tmp", "_work", "_retired", "_temporary"}
     return any(entry.name not in ours for entry in place.ops.entries(place.path))
 
 
