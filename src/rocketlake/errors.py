@@ -7,6 +7,7 @@ RocketLakeError
     ├── StoreNotFoundError      the path is no store directory, or may not be read
     ├── StoreClosedError        the store, or a part of it, was closed before
     ├── StoreLockedError        another process, or this one, has the store open
+    ├── ArchiveBusyError        retriable: another run works, or has worked, in the archive
     ├── StorePoisonedError      a flush failed; restart and recover
     ├── PutFailedError          a put did not keep its promise; says whether it is stored
     ├── FileAccessError         the machine refused to make, change or remove a file
@@ -77,6 +78,12 @@ class StoreLockedError(StoreError):
         self.path = path
         self.holder = holder
         self.is_own = is_own
+
+
+class ArchiveBusyError(StoreError):
+    """Another run is at work in the archive, or has changed it since this one was planned."""
+
+    retriable = True
 
 
 class StorePoisonedError(StoreError):

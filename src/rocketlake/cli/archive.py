@@ -1,5 +1,7 @@
 """`rocketlake archive`: topics into Parquet, each message once."""
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -7,6 +9,10 @@ from rocketlake.cli.job_selecting import pairs, sized
 from rocketlake.cli.opening import note
 from rocketlake.cli.screen import Bars, console, print_report, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.errors import ArchiveBusyError
+
+if TYPE_CHECKING:  # importing it takes long
+    from rocketlake.spark.jobs import ArchiveReport
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
 
@@ -64,6 +70,14 @@ from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spar
     metavar="KEY=VALUE",
     help="An option of the source, such as onDamage=skip or commitLogPath=DIR.",
 )
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, as STORE grows.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.01),
+    default=60.0,
+    show_default=True,
+    help="With --follow: look every so many seconds.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be archived.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @takes_spark
@@ -78,6 +92,8 @@ def archive(
     format_: str,
     options: tuple[str, ...],
     source_options: tuple[str, ...],
+    follow: bool,
+    poll: float,
     dry_run: bool,
     as_json: bool,
     spark: SparkArguments,
@@ -93,13 +109,15 @@ def archive(
     rocketlake archive /data/store /archive --dry-run
     rocketlake archive /data/store /archive
     rocketlake archive /data/store /archive --topic 'order*' --master spark://host:7077
+    rocketlake archive /data/store /archive --follow --poll 300
 
     Exit code 1 says that messages are missing: they expired before they were archived, could not be
     read, or their topic was made again.
     """  # noqa: D301 - click wants the character itself
     with needs_spark():
-        from rocketlake.spark.jobs import ArchiveSettings, plan_archive, run_archive
-        from rocketlake.spark.jobs.archive.running import catch_up as finish
+        from rocketlake.spark.jobs import ArchiveJob, ArchiveSettings, plan_archive
+        from rocketlake.spark.jobs.archive.running import catch_up, run_archive
+        from rocketlake.spark.jobs.dispatch_job import stopped_by_signals
     settings = ArchiveSettings(
         topics=topics or ("*",),
         target_bytes=target_size,
@@ -113,14 +131,40 @@ def archive(
     if dry_run:
         _show(plan.summary(), as_json=as_json)
         return 1 if plan.gaps or plan.problems else 0
+    if follow:
+        told = _Told(as_json=as_json)
+        with spark.session("rocketlake archive") as session:
+            job = ArchiveJob(session, store, directory, settings=settings)
+            with stopped_by_signals(job):
+                note("following; Ctrl-C ends it")
+                job.run(poll, told)
+        return told.code
     with Bars() as bars, spark.session("rocketlake archive") as session:
         show = bars.follow("archiving")
-        if plan.manifest.pending is None:
-            report = run_archive(session, plan, on_progress=show)
-        else:  # a run was killed, and must be finished before anything is planned
-            report = finish(session, store, directory, settings=settings, on_progress=show)
-    print_report(report, as_json=as_json)
-    return 1 if report.gaps or report.problems or report.left_out else 0
+        try:
+            if plan.manifest.pending is not None:  # a run was killed; it is finished first
+                report = catch_up(session, store, directory, settings=settings, on_progress=show)
+            else:
+                report = run_archive(session, plan, on_progress=show)
+        except ArchiveBusyError:  # as archive-drop, between plan and run; or at work now
+            report = catch_up(session, store, directory, settings=settings, on_progress=show)
+    told = _Told(as_json=as_json)
+    told(report)
+    return told.code
+
+
+class _Told:
+    """Prints reports; remembers whether one tells of missing messages."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self.code = 0
+
+    def __call__(self, report: "ArchiveReport") -> None:
+        """Print a report."""
+        print_report(report, as_json=self._as_json)
+        if report.gaps or report.problems or report.left_out:
+            self.code = 1
 
 
 def _show(summary: dict[str, object], *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Jobs over whole stores: each a plan that can be shown, and a run that reports."""
 
+from rocketlake.spark.jobs.archive.archive_job import ArchiveJob
 from rocketlake.spark.jobs.archive.compaction import (
     MergePlan,
     compact_archive,
@@ -42,6 +43,7 @@ from rocketlake.spark.jobs.verify_job import VerifyReport, run_verify, verify
 from rocketlake.upkeep.verify.verifier import VerifyPlan, plan_verify
 
 __all__ = [
+    "ArchiveJob",
     "ArchivePlan",
     "ArchiveReport",
     "ArchiveSettings",

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -108,6 +108,14 @@ def plan_dispatch(store: OfflineStore) -> DispatchPlan:
         end=end,
         queues=len(store.queues),
     )
+
+
+class Stoppable(Protocol):
+    """A job that goes on until it is told."""
+
+    def stop(self) -> None:
+        """Have it end after the round it is in."""
+        ...
 
 
 class DispatchJob:
@@ -240,7 +248,7 @@ class DispatchJob:
 
 
 @contextmanager
-def stopped_by_signals(job: DispatchJob, signals: Sequence[int] = ()) -> Iterator[None]:
+def stopped_by_signals(job: Stoppable, signals: Sequence[int] = ()) -> Iterator[None]:
     """Let Ctrl-C, and `kill`, end a job after its round, in place of in the middle of it."""
     chosen = signals or (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: job.stop()) for number in chosen}

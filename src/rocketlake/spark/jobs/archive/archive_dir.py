@@ -30,7 +30,13 @@ from msgspec import structs
 
 from rocketlake import failpoint
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.errors import FileAccessError, StoreError, StoreLockedError, StoreNotFoundError
+from rocketlake.errors import (
+    ArchiveBusyError,
+    FileAccessError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_lock import StoreLock
 from rocketlake.metadata.archive_manifest import (
@@ -101,7 +107,8 @@ class ArchiveDir:
         """Keep other runs out.
 
         Raises:
-            StoreError: another run is at work.
+            ArchiveBusyError: another run is at work.
+            StoreError: the archive cannot be written.
         """
         try:
             self.ops.mkdirs(self.work)
@@ -112,7 +119,7 @@ class ArchiveDir:
             lock.acquire()
         except StoreLockedError as error:
             who = "this process" if error.is_own else f"process {error.holder or 'unknown'}"
-            raise StoreError(
+            raise ArchiveBusyError(
                 f"{self.path}: {who} is archiving into it; wait until it is done"
             ) from error
         try:

@@ -130,7 +130,7 @@ class ArchivePlan(Struct, frozen=True, kw_only=True):
             "messages": self.messages,
             "days": [structs.asdict(day) for day in self.days],
             "gaps": [structs.asdict(gap) for gap in self.gaps],
-            "notes": [*gap_texts(self.gaps), *self.problems],
+            "notes": [*self._pending_texts(), *gap_texts(self.gaps), *self.problems],
         }
 
     def lines(self) -> Iterator[str]:
@@ -142,8 +142,16 @@ class ArchivePlan(Struct, frozen=True, kw_only=True):
                 f"{day.broker} {day.topic} {day.date}: {day.messages} messages,"
                 f" {day.files} files{merged}"
             )
+        yield from self._pending_texts()
         yield from gap_texts(self.gaps)
         yield from self.problems
+
+    def _pending_texts(self) -> Iterator[str]:
+        if self.manifest.pending is not None:
+            yield (
+                f"run {self.manifest.pending.run} was killed and is finished first: its messages"
+                " count here, and may be in the table already"
+            )
 
 
 def gap_texts(gaps: Iterable[Gap]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from rocketlake import failpoint
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.errors import StoreError
+from rocketlake.errors import ArchiveBusyError, StoreError
 from rocketlake.metadata.archive_manifest import PARQUET, ArchivedFile, Manifest
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.days import utc_text
@@ -28,7 +29,8 @@ from rocketlake.spark.jobs.archive.tasks import Writing, described, task_functio
 from rocketlake.spark.progress import OnProgress, watching
 from rocketlake.spark.session import is_connect
 
-_CONNECT_CORES = 16  # nobody tells how many there are
+_CONNECT_CORES = 16  # the client is not told how many there are
+_PLANS_MAX = 3
 
 
 def archive(
@@ -66,6 +68,9 @@ def catch_up(
 ) -> ArchiveReport:
     """Finish what a killed run left, plan and run.
 
+    Where another run changes the archive between plan and run, such as archive-drop, it is planned
+    again.
+
     Raises:
         ConfigError, StoreError: as `archive`.
     """
@@ -75,6 +80,10 @@ def catch_up(
         found = place.recover()
         if found is not None and found.pending is not None:
             finish_pending(spark, place, manifest=found, store=str(store), settings=settings)
+    for _ in range(_PLANS_MAX - 1):
+        with suppress(ArchiveBusyError):
+            plan = plan_archive(store, target, settings)
+            return run_archive(spark, plan, on_progress=on_progress)
     return run_archive(spark, plan_archive(store, target, settings), on_progress=on_progress)
 
 
@@ -145,7 +154,7 @@ def carry_out(
 def _check_unchanged(plan: ArchivePlan, now: Manifest | None) -> None:
     run, archive_id = (now.run, now.archive) if now is not None else (0, plan.manifest.archive)
     if (run, archive_id) != (plan.run - 1, plan.manifest.archive):
-        raise StoreError(
+        raise ArchiveBusyError(
             f"{plan.target}: another run was faster; plan again (planned run {plan.run}, the"
             f" manifest has {run})"
         )
