@@ -1,5 +1,6 @@
 """`rocketlake archive`: topics into Parquet, each message once."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spar
 from rocketlake.errors import ArchiveBusyError
 
 if TYPE_CHECKING:  # importing it takes long
-    from rocketlake.spark.jobs import ArchiveReport
+    from rocketlake.spark.jobs import ArchivePlan, ArchiveReport
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
 
@@ -115,9 +116,7 @@ def archive(
     read, or their topic was made again.
     """  # noqa: D301 - click wants the character itself
     with needs_spark():
-        from rocketlake.spark.jobs import ArchiveJob, ArchiveSettings, plan_archive
-        from rocketlake.spark.jobs.archive.running import catch_up, run_archive
-        from rocketlake.spark.jobs.dispatch_job import stopped_by_signals
+        from rocketlake.spark.jobs import ArchiveSettings, plan_archive
     settings = ArchiveSettings(
         topics=topics or ("*",),
         target_bytes=target_size,
@@ -131,26 +130,37 @@ def archive(
     if dry_run:
         _show(plan.summary(), as_json=as_json)
         return 1 if plan.gaps or plan.problems else 0
+    told = _Told(as_json=as_json)
     if follow:
-        told = _Told(as_json=as_json)
-        with spark.session("rocketlake archive") as session:
-            job = ArchiveJob(session, store, directory, settings=settings)
-            with stopped_by_signals(job):
-                note("following; Ctrl-C ends it")
-                job.run(poll, told)
-        return told.code
+        _follow(plan, spark, poll, told)
+    else:
+        told(_run_once(plan, spark))
+    return told.code
+
+
+def _follow(plan: "ArchivePlan", spark: SparkArguments, poll: float, told: "_Told") -> None:
+    """Archive until Ctrl-C or SIGTERM."""
+    from rocketlake.spark.jobs import ArchiveJob
+    from rocketlake.spark.jobs.dispatch_job import stopped_by_signals
+
+    with spark.session("rocketlake archive") as session:
+        job = ArchiveJob(session, plan.store, plan.target, settings=plan.settings)
+        with stopped_by_signals(job):
+            note("following; Ctrl-C ends it")
+            job.run(poll, told)
+
+
+def _run_once(plan: "ArchivePlan", spark: SparkArguments) -> "ArchiveReport":
+    """Do what a plan says, or what there is to do by now."""
+    from rocketlake.spark.jobs.archive.running import catch_up, run_archive
+
     with Bars() as bars, spark.session("rocketlake archive") as session:
         show = bars.follow("archiving")
-        try:
-            if plan.manifest.pending is not None:  # a run was killed; it is finished first
-                report = catch_up(session, store, directory, settings=settings, on_progress=show)
-            else:
-                report = run_archive(session, plan, on_progress=show)
-        except ArchiveBusyError:  # as archive-drop, between plan and run; or at work now
-            report = catch_up(session, store, directory, settings=settings, on_progress=show)
-    told = _Told(as_json=as_json)
-    told(report)
-    return told.code
+        if plan.manifest.pending is None:
+            # Another run may have changed the archive since, such as archive-drop.
+            with suppress(ArchiveBusyError):
+                return run_archive(session, plan, on_progress=show)
+        return catch_up(session, plan.store, plan.target, settings=plan.settings, on_progress=show)
 
 
 class _Told:
