@@ -1,6 +1,7 @@
 """Drop and compact: what is left for new readers, earlier readers and the next run."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,36 @@ def test_a_compaction_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert len(list(target.rglob("*.parquet"))) == len(done.tasks)
     assert read_here(archive=target, topicPattern=".*") == whole
     assert SMALL.small == 1
+
+
+def test_readers_beside_runs_and_compactions_see_a_beginning_of_each_queue(tmp_path: Path) -> None:
+    """Nothing twice and no hole, whatever the runs are doing while a read is planned and made."""
+    store, target = many_small_files(tmp_path, 2, 40), tmp_path / "archive"
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(12):
+                store.grow(20)
+                archive_here(store.path, target, SMALL)
+                compact_here(target)
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failures.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    counts = []
+    while worker.is_alive():
+        places = [
+            (row["topic"], row["queue_id"], row["queue_offset"])
+            for row in read_here(archive=target, topicPattern=".*")
+        ]
+        queues = {(topic, queue_id) for topic, queue_id, _ in places}
+        lengths = {queue: sum(place[:2] == queue for place in places) for queue in queues}
+        whole = {(*queue, offset) for queue in queues for offset in range(lengths[queue])}
+        assert sorted(places) == sorted(whole)
+        counts.append(len(places))
+    worker.join()
+    assert not failures
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 3
