@@ -203,7 +203,9 @@ def _replay(
         opening = bars.follow("opening the store")
         with closing_on_sigterm(), open_store(store, options, on_progress=opening) as opened:
             bars.end()
-            if not opened.options.message_index_enable and not force:
+            settled = opened.options
+            can_find = settled.has_index and settled.index_file_read_enable
+            if not can_find and not force:
                 note(f"{store} keeps no index: nothing tells which of the messages it still holds")
             replayer = Replayer(opened, force=force)
             # Order: the store is open, so that what this start has cut off is among them.

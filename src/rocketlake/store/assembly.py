@@ -295,7 +295,7 @@ def _queue_shape(options: StoreOptions) -> QueueShape:
 
 def _make_index(base: Base) -> IndexFileSet | None:
     options = base.options
-    if not options.message_index_enable or base.is_outside:
+    if not options.has_index or base.is_outside:
         return None
     shape = IndexShape.of(options)
     return IndexFileSet(base.ops, base.clock, base.directory.path(names.INDEX), shape)

@@ -84,7 +84,9 @@ class MessageStore(ReplicationDoor, Closing):
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
         self._reader = Reader(self.log, self.queues, self.options, self.stats)
         self._raw_reader = RawReader(self.log, self.queues, self.options, self.stats)
-        self.lookup = Query(self.log, self.queues, self.index, self.options)
+        # Compat: as DefaultMessageStore#queryMessage of 5.5 without an index in RocksDB.
+        index = self.index if self.options.index_file_read_enable else None
+        self.lookup = Query(self.log, self.queues, index, self.options)
         self.put_plain = self._putter.put_plain
         self.put_plain_async = self._putter.put_plain_async
 

@@ -472,7 +472,7 @@ def _read_options(options: StoreOptions) -> ReadOptions:
     values = {name: getattr(options, name) for name in fields if hasattr(options, name)}
     # Compat: as in CommitLog#isMappedFileMatchedRecover, an index that is not kept holds nothing
     # up. One that is kept and not safe is rebuilt from where it must be.
-    values["message_index_safe"] = options.message_index_safe and options.message_index_enable
+    values["message_index_safe"] = options.message_index_safe and options.has_index
     return ReadOptions(**values)
 
 

@@ -122,3 +122,27 @@ def test_too_many_light_queues_are_refused_as_each_release_does(path, options, s
     assert found == wanted
     with rocketlake.open_store(path, raise_on_failure=False, **light, **options) as store:
         assert put_light(store, "%LMQ%a") == wanted[3]  # counted anew from the files
+
+
+def keyed(store):
+    return [message.body for message in store.query("t", "k")]
+
+
+def test_index_is_not_written_where_that_is_off(path):
+    with rocketlake.open_store(path, index_file_write_enable=False) as store:
+        store.put(Message(topic="t", body=b"1", keys=["k"]))
+        assert keyed(store) == []
+        assert store.unused_options == ()
+    assert not list((path / "index").glob("*"))
+    with rocketlake.open_store(path) as store:  # it is made from the log, once it is on
+        store.put(Message(topic="t", body=b"2", keys=["k"]))
+        assert keyed(store)[-1] == b"2"
+
+
+def test_index_is_written_and_not_read_where_that_is_off(path):
+    with rocketlake.open_store(path, index_file_read_enable=False) as store:
+        store.put(Message(topic="t", body=b"1", keys=["k"]))
+        assert keyed(store) == []
+    assert list((path / "index").glob("*"))
+    with rocketlake.open_store(path) as store:
+        assert keyed(store) == [b"1"]

@@ -244,6 +244,10 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     # --- queues, topics and groups --------------------------------------------------------------
     message_index_enable: bool = True
     """Index messages by their keys."""
+    index_file_write_enable: bool = True
+    """Write the index to files; with false there is none, as without `messageIndexEnable`."""
+    index_file_read_enable: bool = True
+    """Find messages by key or tag in the index; with false a query finds none."""
     enable_lmq: bool = False
     """Allow light message queues."""
     enable_multi_dispatch: bool = False
@@ -392,6 +396,11 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         return self.broker_role is not BrokerRole.SLAVE and (
             is_flushed_later or not self.compat_version.is_4x
         )
+
+    @property
+    def has_index(self) -> bool:
+        """Tell whether the store keeps an index."""
+        return self.message_index_enable and self.index_file_write_enable
 
     @property
     def wakes_flush(self) -> bool:

@@ -71,7 +71,7 @@ class Following:
             self._checkpoint = _IndexTimes(self._known_index_timestamp())
             self._queues = ConsumeQueueSet(self._directory, clock, queue_shape_of(note))
             self._index: IndexFileSet | None = None
-            if options.message_index_enable:
+            if options.has_index:
                 place = self._directory.path(names.INDEX)
                 self._index = IndexFileSet(ops, clock, place, IndexShape.of(options))
             self._where = self._open()

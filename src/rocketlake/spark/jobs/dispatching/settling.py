@@ -122,7 +122,7 @@ def rules_of(root: Path, options: StoreOptions, queues: ConsumeQueueSet) -> Rule
         ext_queues=frozenset() if options.enable_consume_queue_ext else extended,
         make_bits=partial(make_bits, config, options) if has_bits else None,
         deleted=load_deleted_topics(PosixFileOps(), root),
-        has_keys=options.message_index_enable,
+        has_keys=options.has_index,
         has_tags=options.compat_version.indexes_tags,
     )
 
