@@ -156,7 +156,7 @@ def _notes(store: OfflineStore) -> list[str]:
         notes.append(
             f"queues are kept in RocksDB, and shown from the log instead: {store.rocksdb_problem}"
         )
-    if "DLedger log" in traits.variants:
+    if traits.has_dledger_log:
         notes.append("the DLedger log is not read; only a plain commit log is")
     if "tiered storage" in traits.variants:
         notes.append("what was moved to tiered storage is not read")

@@ -68,5 +68,6 @@ def _refuse_queues_alone(directory: StoreDir, paths: QueuePaths) -> None:
         raise StoreNotFoundError(
             f"{directory.root} has queues, but no commit log at "
             f"{', '.join(map(str, named))}: name its directories (storePathCommitLog), mount"
-            f" their disk, or make the directory to begin a new log without those messages"
+            f" their disk, or make the directory to begin a new log without those messages. The log"
+            f" of a broker with enableDLegerCommitLog is DLedger's, which RocketLake does not read"
         )

@@ -7,11 +7,13 @@ import re
 import pytest
 
 import rocketlake
+from rocketlake.embedded.bulk import look_at, open_bulk
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.traits import refuse_rocksdb
+from support.golden import snapshot
 from support.reading import bodies, bounds
 from support.store_builder import StoreBuilder
 
@@ -149,6 +151,29 @@ def test_store_with_a_timer_in_rocksdb_is_not_opened_for_writing(builder, data):
 def test_rocksdb_index_without_timed_messages_keeps_no_store_closed(builder):
     root = builder.file("rocksdbstore/000013.sst", b"x").write()
     refuse_rocksdb(StoreDir(PosixFileOps(), root))
+
+
+def test_tiered_storage_elsewhere_is_named_by_its_table(builder):
+    """5.x keeps the list of moved files in `config`, and the files where its options say."""
+    root = builder.file("config/tieredStoreMetadata.json", b"{}").write()
+    with OfflineStore(root) as store:
+        assert store.traits.variants == ["tiered storage"]
+
+
+def test_store_with_a_dledger_log_is_not_written_to(builder):
+    root = builder.records(3).file("dledger-n0/data/00000000000000000000", b"x").write()
+    before = snapshot(root)
+    doors = (
+        rocketlake.open_store,
+        lambda path: rocketlake.open_store(path, dispatch="external"),
+        lambda path: rocketlake.open_store(path, store_path_commit_log=f"{path}/commitlog"),
+        look_at,
+        open_bulk,
+    )
+    for door in doors:
+        with pytest.raises(StoreError, match=r"log in DLedger \(dledger-n0\)"):
+            door(root)
+    assert snapshot(root) == before
 
 
 def test_store_with_a_dledger_log_only_has_no_messages(builder):

@@ -12,7 +12,11 @@ from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.model.topics import TIMER_TOPIC
 
 _TABLES_VARIANT = "RocksDB config tables"
+_DLEDGER = "DLedger log"
+_TIERED = "tiered storage"
+_TIERED_TABLE = "tieredStoreMetadata.json"
 _TIMER_FAMILY = "timer"
+_DLEDGER_PREFIX = "dledger"  # and the number of the broker among its copies
 _ROCKSDB_MARKS = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 
 
@@ -33,6 +37,11 @@ class Traits(Struct, frozen=True, kw_only=True):
         return _TABLES_VARIANT in self.variants
 
     @property
+    def has_dledger_log(self) -> bool:
+        """Whether records are in a log of DLedger, which is not read."""
+        return _DLEDGER in self.variants
+
+    @property
     def is_4x(self) -> bool:
         """Tell whether nothing shows a release of 5.x."""
         return not self.is_5x
@@ -49,7 +58,7 @@ def look_at(directory: StoreDir) -> Traits:
     is_5x = (
         directory.exists(names.ABORT + names.BACKUP_SUFFIX)
         or (abort is not None and abort.size > 0)
-        or bool(variants and set(variants) - {"consume queue extension", "DLedger log"})
+        or bool(variants and set(variants) - {"consume queue extension", _DLEDGER})
         or is_5_5
     )
     return Traits(
@@ -73,14 +82,16 @@ def refuse_rocksdb(directory: StoreDir) -> None:
 
 
 def refuse_rocksdb_queues(directory: StoreDir) -> None:
-    """Refuse to write to a store that keeps queues or tables in RocksDB.
+    """Refuse to write to a store that keeps queues or tables in RocksDB, or its log in DLedger.
 
-    Why: its topics have no queue files, so every queue would begin at offset 0 again, and RocketMQ
-    would read the new messages in the places of the old ones.
+    Why: topics in RocksDB have no queue files, so every queue would begin at offset 0 again, and
+    RocketMQ would read the new messages in the places of the old ones. Queues of a log in DLedger
+    point behind the end of the plain log, so that recovery would cut all of them.
 
     Raises:
         StoreError: the store is of that kind; nothing was changed.
     """
+    _refuse_dledger(directory)
     queues = _rocksdb_queues(directory)
     found = [*queues, *_rocksdb_tables(directory)]
     if not found:
@@ -95,6 +106,21 @@ def refuse_rocksdb_queues(directory: StoreDir) -> None:
         " with queues and tables in files. Only a RocketMQ broker with the same settings can go on"
         " with the store itself"
     )
+
+
+def _refuse_dledger(directory: StoreDir) -> None:
+    found = [
+        entry.name
+        for entry in directory.ops.entries(directory.root)
+        if entry.name.lower().startswith(_DLEDGER_PREFIX)
+    ]
+    if found:
+        raise StoreError(
+            f"{directory.root} keeps its log in DLedger ({', '.join(found)}), which RocketLake"
+            " neither reads nor writes; its queues point into that log. Nothing was changed. Only a"
+            " RocketMQ broker with enableDLegerCommitLog can go on with the store; its messages"
+            " are read through the broker"
+        )
 
 
 def _refuse_rocksdb_timer(directory: StoreDir) -> None:
@@ -151,6 +177,8 @@ def _variants(directory: StoreDir, *, rocksdb: bool) -> list[str]:
         (names.TIMER_LOG, "timer log"),
         (names.COMPACTION, "compaction topics"),
         (names.EPOCHS, "controller mode"),
+        # Compat: the files themselves are where tieredStoreFilePath says.
+        (f"{names.CONFIG}/{_TIERED_TABLE}", _TIERED),
     )
     found += [text for name, text in named if _has_content(directory, name)]
     # Compat: 5.5 makes this database with every store, and leaves it empty by default.
@@ -158,10 +186,10 @@ def _variants(directory: StoreDir, *, rocksdb: bool) -> list[str]:
         found.append("RocksDB message database")
     for entry in directory.ops.entries(directory.root):
         lowered = entry.name.lower()
-        if lowered.startswith("dledger"):
-            found.append("DLedger log")
+        if lowered.startswith(_DLEDGER_PREFIX):
+            found.append(_DLEDGER)
         elif lowered.startswith(("tieredstore", "tiered_")):
-            found.append("tiered storage")
+            found.append(_TIERED)
     if _rocksdb_tables(directory):
         found.append(_TABLES_VARIANT)
     return list(dict.fromkeys(found))

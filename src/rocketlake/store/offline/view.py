@@ -303,7 +303,8 @@ class OfflineStore(Closing):
         """Every queue by topic and number, as recovery would leave it."""
         dispatched, tail = self._dispatched, self.tail
         queues = self._disk_queues
-        told = self.damage if self.traits.is_clean and not self._cut_is_told else None
+        is_whole = self.traits.is_clean and not self.traits.has_dledger_log
+        told = self.damage if is_whole and not self._cut_is_told else None
         for queue in queues.values():
             self._cut(queue, tail.end_offset, told)
         low, start = self.log.min_offset, tail.started_at

@@ -205,6 +205,8 @@ def look(
     faults = [_of_shape(finding) for finding in store.damage.findings]
     if store.traits.has_rocksdb_queues:
         what -= {"queues"}
+    if store.traits.has_dledger_log:
+        what -= {"queues", "index"}  # they point into the log that is not read
     readers = Readers(store.directory.ops)
     try:
         queues = list(_queues(store, readers, faults)) if "queues" in what else []
