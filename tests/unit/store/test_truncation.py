@@ -8,6 +8,7 @@ from rocketlake import failpoint
 from rocketlake.errors import StoreClosedError, StorePoisonedError
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import GetRequest
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.keys import KeyQuery
 from support.engine import batch_request, open_engine, request
@@ -119,6 +120,31 @@ def test_bytes_behind_the_cut_are_zeros(store, clock, tmp_path):
         assert not any(last.read_bytes())
         last = last.with_name(f"{int(last.name) - FILE:020d}")
     assert not any(last.read_bytes()[offset % FILE :])
+
+
+def test_bytes_of_a_raw_read_change_behind_the_cut(store, clock):
+    """As `get_raw` says: a server ends its answers, or drops them, before it cuts the log."""
+    receipts = put(store, clock, range(8))
+    with store.get_raw(GetRequest(topic="T", queue_id=0, offset=0)) as found:
+        before = [bytes(view) for view in found.views]
+        assert len(before) == 4  # records of U are between them
+        store.truncate(receipts[4].physical_offset)
+        assert [bytes(view) for view in found.views[:2]] == before[:2]
+        assert not any(b"".join(found.views[2:]))
+        again = put(store, clock, range(4, 8))
+        assert [bytes(view)[:4] for view in found.views] == [text[:4] for text in before]
+        assert again[0].physical_offset == receipts[4].physical_offset
+
+
+def test_bytes_of_a_raw_read_stay_in_files_that_go_whole(store, clock):
+    receipts = put(store, clock, range(40))
+    second = next(n for n, r in enumerate(receipts) if r.physical_offset >= FILE)
+    wanted = GetRequest(topic="TU"[second % 2], queue_id=0, offset=receipts[second].queue_offset)
+    with store.get_raw(wanted) as found:
+        before = [bytes(view) for view in found.views]
+        store.truncate(receipts[second - 1].physical_offset, is_limited=False)
+        put(store, clock, range(second - 1, 40))
+        assert [bytes(view) for view in found.views] == before
 
 
 def test_cut_of_the_whole_log(store, clock):
