@@ -1,10 +1,11 @@
-"""Stores of RocketMQ with a DLedger log or compacted topics: named, never misread."""
+"""Stores of RocketMQ with a DLedger log, compacted topics, tiered storage: named, never misread."""
 
 import json
 import socket
+import subprocess
 
 import pytest
-from reference_store import VERSIONS, ReferenceStore
+from reference_store import REFERENCE, VERSIONS, ReferenceStore
 
 import rocketlake
 from rocketlake.errors import StoreError
@@ -87,4 +88,30 @@ def test_compacted_topic_is_named_and_whole(tmp_path, version):
     assert "has compaction topics" in ran.err
     with rocketlake.open_store(root, read_only=True) as store:
         assert [m.body.decode() for m in store.get("C", 0, 0).messages] == ["a1", "a2", "b1"]
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("version", NEWER)
+def test_tiered_storage_is_named_wherever_its_files_are(tmp_path, version):
+    """The store itself has only the list of what was moved; nothing in it is called `tiered…`."""
+    root, moved = tmp_path / "store", tmp_path / "elsewhere"
+    ran = subprocess.run(
+        [str(REFERENCE / "tiered" / "write"), version, str(root), str(moved), "5"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert ran.stdout.split() == ["PUT_OK"] * 5 + ["MOVED"]
+    before = snapshot(root)
+    with OfflineStore(root) as store:
+        assert store.traits.variants == ["tiered storage"]
+    shown = command.run("info", root)
+    assert "what was moved to tiered storage is not read" in shown.err
+    assert command.run("verify", root).code == 0
+    refused = command.run("backup", root, tmp_path / "copy")
+    assert refused.code == 2
+    assert "has tiered storage" in refused.err
+    with rocketlake.open_store(root, read_only=True) as store:
+        assert [m.body for m in store.get("T", 0, 0).messages] == [b"body %d" % n for n in range(5)]
     assert snapshot(root) == before
