@@ -35,7 +35,14 @@ from store import (
 )
 
 import rocketlake
-from spark import jobs_bench, process_start_bench, pruning_bench, sink_bench, source_bench
+from spark import (
+    jobs_bench,
+    process_start_bench,
+    pruning_bench,
+    scaling_bench,
+    sink_bench,
+    source_bench,
+)
 
 WORKLOADS = {
     **scan_bench.WORKLOADS,
@@ -60,6 +67,7 @@ WORKLOADS = {
     **sink_bench.WORKLOADS,
     **jobs_bench.WORKLOADS,
     **process_start_bench.WORKLOADS,
+    **scaling_bench.WORKLOADS,
 }
 
 
