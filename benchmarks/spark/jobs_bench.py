@@ -19,7 +19,8 @@ from store import our_store
 
 from rocketlake.model.message import Message
 
-BYTES = {"rebuild": 1 << 30, "verify": 4 << 30}  # a few seconds of work for each
+# Why so many: to start a job and to look at the store take half a second, on one core as on two.
+BYTES = {"rebuild": 1 << 30, "verify": 8 << 30}
 FILE_SIZE = 64 << 20
 BODY = 1024
 TOPICS = 4

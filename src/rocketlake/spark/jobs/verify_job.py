@@ -4,6 +4,7 @@ The same pieces, the same judge, the same summary: only where the pieces run dif
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from rocketlake.spark.jobs.tasks import map_on, seeing, session
 from rocketlake.spark.progress import watching
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.verify.findings import Fault
+from rocketlake.upkeep.verify.places import IndexPlace
 from rocketlake.upkeep.verify.verifier import (
     Verifier,
     VerifyOptions,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 FINDINGS: Final = "kind string, path string, position long, reason string, about string"
 """The table of findings: `about` is the queue (`topic/id`), table or family that it speaks of."""
+
+_ENTRY_BYTES: Final = 500
+"""Bytes of the log that are checked while an entry of the index is."""
 
 OnProgress = Callable[[int, int], None]
 """Is told how many tasks are done, and of how many."""
@@ -62,12 +67,18 @@ def run_verify(
     root = store.directory.root
 
     def on_spark(action: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
-        return map_on(spark, seeing(root, action), pieces)
+        weight = partial(_weight, file_size=store.log.file_size)
+        return map_on(spark, seeing(root, action), pieces, weight=weight)
 
     verifier = Verifier(store, options, mapper=on_spark)
     with watching(spark, on_progress):
         summary = verifier.run()
     return VerifyReport(summary=summary, faults=verifier.ledger.faults)
+
+
+def _weight(piece: object, file_size: int) -> float:
+    """Return how long a piece of work takes, as bytes of the log."""
+    return piece.count * _ENTRY_BYTES if isinstance(piece, IndexPlace) else max(file_size, 1)
 
 
 def verify(
