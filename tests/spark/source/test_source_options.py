@@ -73,7 +73,10 @@ def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
         ({"topik": "t"}, "no option 'topik'; did you mean 'topic'?"),
         ({"nonsense": "t"}, "no option 'nonsense'; there are path"),
         ({"startingOfsets": "latest"}, "did you mean 'startingOffsets'?"),
-        ({"table": "logs"}, "wanted one of messages, log, queue, index, progress, checkpoint"),
+        (
+            {"table": "logs"},
+            "wanted one of messages, log, queue, index, progress, checkpoint, damage",
+        ),
         ({"topic": "a", "topics": "b"}, "one of the options topic and topics"),
         ({"topic": " , "}, "names no topic"),
         ({"topicPattern": "["}, "no regular expression"),

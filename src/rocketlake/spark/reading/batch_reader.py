@@ -20,7 +20,7 @@ from rocketlake.spark.reading.partitions import (
 from rocketlake.spark.reading.planning import plan_log, plan_spans
 from rocketlake.spark.reading.spans import check_moments, check_topics, wanted_spans
 from rocketlake.spark.reading.stores import StoreSet
-from rocketlake.spark.reading.tables import index, log, queue, small
+from rocketlake.spark.reading.tables import damage, index, log, queue, small
 from rocketlake.spark.reading.terms import allows
 from rocketlake.spark.schema import subset
 from rocketlake.store.offline import OfflineStore
@@ -103,6 +103,7 @@ def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Parti
         Table.INDEX: index.plan,
         Table.PROGRESS: small.plan_progress,
         Table.CHECKPOINT: small.plan_checkpoint,
+        Table.DAMAGE: damage.plan,
     }
     return planners[options.table](store, broker, options)
 
@@ -129,6 +130,8 @@ def read_part(
         return small.read(part, schema)
     if isinstance(part, index.IndexPart):
         return index.read(part, schema)
+    if isinstance(part, damage.DamagePart):
+        return damage.read(part, schema)
     if options.table is Table.LOG and isinstance(part, LogPart):
         return log.read(part, schema, options)
     if options.table is Table.QUEUE and isinstance(part, QueuePart | PlacesPart):

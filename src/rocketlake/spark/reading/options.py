@@ -100,6 +100,7 @@ class Table(StrEnum):
     INDEX = "index"
     PROGRESS = "progress"
     CHECKPOINT = "checkpoint"
+    DAMAGE = "damage"
 
 
 class OnDamage(StrEnum):

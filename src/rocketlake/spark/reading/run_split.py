@@ -89,6 +89,11 @@ def split(files: UnitFiles, table: RunTable, cuts: Sequence[int]) -> list[RunTab
 
     Pieces without a unit are left out.
     """
+    return [piece for piece in split_aligned(files, table, cuts) if len(piece)]
+
+
+def split_aligned(files: UnitFiles, table: RunTable, cuts: Sequence[int]) -> list[RunTable]:
+    """Cut as `split` does; there is a piece between any two cuts, an empty one if need be."""
     bounds = np.array(cuts, np.int64)
     parts = list(_divided(files, table, bounds))
     pieces, rows, begins, ends = (concatenated([part[i] for part in parts]) for i in range(4))
@@ -98,7 +103,6 @@ def split(files: UnitFiles, table: RunTable, cuts: Sequence[int]) -> list[RunTab
     return [
         table.part(rows[start:stop], begins[start:stop], ends[start:stop])
         for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        if stop > start
     ]
 
 

@@ -119,7 +119,8 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
         ConfigError: options contradict the files.
     """
     read = options.read_options
-    kind = PastDamageStore if options.on_damage is OnDamage.SKIP else OfflineStore
+    is_passed = options.on_damage is OnDamage.SKIP or options.table is Table.DAMAGE
+    kind = PastDamageStore if is_passed else OfflineStore
     store = kind(path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read)
     if store.traits.has_rocksdb_queues:
         try:

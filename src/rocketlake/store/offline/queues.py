@@ -175,7 +175,7 @@ class QueueView:
         if len(lost) and damage is not None:
             number = int(lost[-1]) + 1
             text = f"{number} units at the end of {self.key} are not valid"
-            damage.report(last.path, behind, text, size=number * size, messages=number)
+            damage.report(last.path, behind, text, size=number * size)
 
     def _note_shape(self, file: OffsetFile, damage: Damage) -> None:
         if file.size % self.kind.unit_size and file.size != self.file_size:

@@ -11,32 +11,34 @@ behind it, at the next record that is whole and claims its very place.
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.store.offline.gaps import Gap, walk_past
 from rocketlake.store.offline.log import WINDOW, Chunk, LogView
 from rocketlake.store.offline.tail import Tail
 
-_COMPARED: Final = 16  # records whose times are compared: one of them may be anything
+_COMPARED: Final = 16  # records whose times are looked at: one of them may be anything
 _CLOCK_SET_BACK_MS: Final = 1000  # less than a broker needs to start again
+_DAY_MS: Final = 86_400_000
 
 
 class Times(Struct):
-    """The store times of the last records of a walk."""
+    """The store time of the last record of a walk that has a likely one."""
 
-    last: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    last: int | None = None
 
     def take(self, chunk: Chunk) -> None:
         """Note the records of a chunk."""
         times = chunk.columns["store_timestamp"][-_COMPARED:]
-        self.last = np.concatenate([self.last, times])[-_COMPARED:]
+        # Why: no record was stored after its file was written.
+        likely = times[times <= chunk.file.mtime_ms + _DAY_MS]
+        if len(likely):
+            self.last = int(likely[-1])
 
     def are_before(self, chunk: Chunk) -> bool:
         """Tell whether a chunk was stored later, as what was appended later must be."""
         found = chunk.columns["store_timestamp"][:_COMPARED]
-        return not len(self.last) or int(found.max()) >= int(self.last.min()) - _CLOCK_SET_BACK_MS
+        return self.last is None or int(found.max()) >= self.last - _CLOCK_SET_BACK_MS
 
 
 class WrittenEnd(Struct, frozen=True):

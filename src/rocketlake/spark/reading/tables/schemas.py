@@ -96,6 +96,20 @@ CHECKPOINT_SCHEMA: Final = _columns(
     ("broker", _TEXT),
 )
 
+DAMAGE_SCHEMA: Final = _columns(
+    ("file", _TEXT),
+    ("file_position", _LONG),
+    ("physical_offset", _LONG),
+    ("bytes", _LONG),
+    ("reason", _TEXT),
+    ("topic", _TEXT),
+    ("queue_id", _INT),
+    ("messages", _LONG),
+    ("lost", ArrayType(_TEXT)),
+    ("broker", _TEXT),
+)
+"""What is not good, and the messages that are surely lost by it."""
+
 _TABLES: Final = {
     "messages": MESSAGE_SCHEMA,
     "log": LOG_SCHEMA,
@@ -103,6 +117,7 @@ _TABLES: Final = {
     "index": INDEX_SCHEMA,
     "progress": PROGRESS_SCHEMA,
     "checkpoint": CHECKPOINT_SCHEMA,
+    "damage": DAMAGE_SCHEMA,
 }
 
 

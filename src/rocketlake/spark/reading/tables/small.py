@@ -56,7 +56,7 @@ def plan_progress(store: OfflineStore, broker: str, options: SourceOptions) -> l
                         "broker": broker,
                     }
                 )
-    return [_part(StoreRef.of(broker, store), PROGRESS_SCHEMA, rows)] if rows else []
+    return [rows_part(StoreRef.of(broker, store), PROGRESS_SCHEMA, rows)] if rows else []
 
 
 def plan_checkpoint(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
@@ -83,7 +83,7 @@ def plan_checkpoint(store: OfflineStore, broker: str, options: SourceOptions) ->
         "variants": store.traits.variants,
         "broker": broker,
     }
-    return [_part(StoreRef.of(broker, store), CHECKPOINT_SCHEMA, [row])]
+    return [rows_part(StoreRef.of(broker, store), CHECKPOINT_SCHEMA, [row])]
 
 
 def read(part: RowsPart, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,8 @@ def read(part: RowsPart, schema: StructType) -> Iterator[pa.RecordBatch]:
             )
 
 
-def _part(ref: StoreRef, schema: StructType, rows: Sequence[dict[str, object]]) -> Partition:
+def rows_part(ref: StoreRef, schema: StructType, rows: Sequence[dict[str, object]]) -> Partition:
+    """Return a partition of rows that are made here."""
     wanted = arrow_schema(schema)
     columns = {name: [row[name] for row in rows] for name in wanted.names}
     sink = pa.BufferOutputStream()
