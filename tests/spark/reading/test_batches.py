@@ -20,11 +20,11 @@ from rocketlake.model.compression import Compression, deflate, flagged
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.spark.reading.batches import COLUMNS, BatchMaker
-from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
+from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
 from rocketlake.store.offline import OfflineStore
 from support.golden import GoldenStores, case_names
 
-FIELDS = {field.name: field for field in MESSAGE_SCHEMA.fields}
+FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA.fields, *RAW_TIMES.fields)}
 WHOLE = arrow_schema(MESSAGE_SCHEMA)
 KERNELS = {kernel.NAME: kernel for kernel in (pure, KERNEL)}
 V4 = Endpoint.parse("10.0.0.2:10911")
@@ -69,6 +69,8 @@ def expected_row(message):
     return {name: getattr(message, name) for name in (*names, "keys")} | {
         "store_timestamp": time_of(message.store_timestamp),
         "born_timestamp": time_of(message.born_timestamp),
+        "store_timestamp_ms": message.store_timestamp,
+        "born_timestamp_ms": message.born_timestamp,
         "body": body_of(message),
         "properties": list(message.properties.items()),
         "born_host": str(message.born_host),

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from rocketlake.errors import StoreError
+from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
+from rocketlake.spark.jobs.archive.running import carry_out
+from rocketlake.spark.jobs.archive.tasks import write_task
 from support.damaged_store import LOG_FILE, QUEUE_UNITS, DamagedStore, Wound
 from support.spark_reading import read_rows, read_table
 
@@ -142,3 +145,19 @@ def test_a_good_store_has_no_damage(tmp_path: Path) -> None:
         store = DamagedStore(tmp_path / str(is_clean), COUNT, is_clean=is_clean)
         assert read_table(store.root, table="damage", minPartitions=5).num_rows == 0
         assert QUEUE_UNITS < COUNT
+
+
+def test_an_archive_says_what_it_passed_over(tmp_path) -> None:
+    store = DamagedStore(tmp_path / "s", COUNT, is_clean=True)
+    lost = store.placed[record_in(store, "last")]
+    store.hurt(Wound("log", share(store, lost.physical_offset), 4, "ones"))
+    settings = ArchiveSettings(source_options={"onDamage": "skip"})
+
+    def stage(writing, tasks):
+        return [file for task in tasks for file in write_task(task, writing)]
+
+    report = carry_out(plan_archive(store.root, tmp_path / "a", settings), stage, "now")
+    assert (report.rows, report.left_out) == (COUNT - 1, 1)
+    assert (report.damaged, report.damaged_bytes) == (1, lost.size)
+    text = f"message {lost.queue_offset} of {lost.topic}/{lost.queue_id} is left out"
+    assert any(text in line for line in report.lines())

@@ -1,7 +1,7 @@
 """What one task reads: small values that are pickled, and the reading of them on an executor."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import settle_worker
+from rocketlake.store.offline.damage import Finding
 from rocketlake.store.offline.gaps import Gap, walk_past
 from rocketlake.store.offline.log import MISSING
 from rocketlake.store.offline.queues import PLACE_DTYPE, Places
@@ -100,9 +101,12 @@ class Partition(InputPartition):
 
 
 def read_partition(
-    partition: InputPartition, schema: StructType, options: SourceOptions
+    partition: InputPartition,
+    schema: StructType,
+    options: SourceOptions,
+    on_damage: Callable[[Finding], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read what a partition names, on an executor.
+    """Read what a partition names, on an executor; `on_damage` is told of what is passed over.
 
     Raises:
         StoreNotFoundError: this machine does not see the store.
@@ -120,7 +124,7 @@ def read_partition(
     if "body" not in schema.names:
         checks &= ~Check.BODY_CRC  # what nobody asked for is not looked at
     with ExecutorLog(part.store) as source:
-        reader = _PartReader(source, options, wanted, checks)
+        reader = _PartReader(source, options, wanted, checks, on_damage=on_damage)
         maker = BatchMaker(
             arrow_schema(schema),
             is_raw_body=options.raw_body,
@@ -146,8 +150,15 @@ class _PartReader:
     """Reads the records of a part, in the order of the log."""
 
     def __init__(
-        self, source: ExecutorLog, options: SourceOptions, wanted: RecordFilter, checks: int
+        self,
+        source: ExecutorLog,
+        options: SourceOptions,
+        wanted: RecordFilter,
+        checks: int,
+        *,
+        on_damage: Callable[[Finding], None] | None = None,
     ) -> None:
+        self._on_damage = on_damage
         self._log = source.log
         self._damage = source.damage
         self._files = UnitFiles(source.ref.path, source.readers)
@@ -162,8 +173,8 @@ class _PartReader:
         cuts = weigh(self._files, runs).cuts(-(-count // _UNITS_MAX)) if count > _UNITS_MAX else []
         for piece in split(self._files, runs, cuts) if cuts else [runs]:
             units = read_units(self._files, piece)
-            for path, position, text in units.lost:
-                self._damage.report(path, position, text)
+            for lost in units.lost:
+                self._damage.report(lost.path, lost.position, lost.reason, messages=lost.messages)
             yield from self._gather(units.places, units.rows, piece.queues)
 
     def of_places(self, part: PlacesPart) -> Iterator[Found]:
@@ -181,7 +192,7 @@ class _PartReader:
         for step in walk_past(self._log, part.begin, part.end, self._checks):
             if isinstance(step, Gap):
                 text = reason_text(step.reason)
-                self._damage.report(step.file.path, step.file_position, text)
+                self._damage.report(step.file.path, step.file_position, text, size=step.size)
                 self._judge()
                 continue
             keep = self._wanted.records(step.columns)
@@ -249,7 +260,10 @@ class _PartReader:
                 continue
             text = "no file holds the record" if reason == MISSING else reason_text(reason)
             path, position = self._log.describe(offset)
-            self._damage.report(path, position, f"{text}; {name} is left out")
+            size = int(places["size"][index]) if reason != MISSING else 0
+            said = f"{text}; {name} is left out"
+            count = int(places["batch_size"][index])
+            self._damage.report(path, position, said, size=max(size, 0), messages=count)
         self._judge()
 
     def judge_body(self, physical_offset: int, reason: str) -> None:
@@ -261,4 +275,7 @@ class _PartReader:
 
     def _judge(self) -> None:
         judge_damage(self._damage.findings, self._options)
+        if self._on_damage is not None:
+            for finding in self._damage.findings:
+                self._on_damage(finding)
         self._damage.findings.clear()

@@ -11,21 +11,29 @@ from rocketlake.store.offline.queues import PLACE_DTYPE, Places
 from rocketlake.store.unit_kind import PLAIN
 
 
+class LostUnits(Struct, frozen=True):
+    """Units of one queue whose file is gone."""
+
+    path: Path
+    position: int
+    reason: str
+    messages: int
+
+
 class ReadUnits(Struct, frozen=True):
     """Units, run by run, and what of them is gone."""
 
     places: Places
     rows: Numbers
     """The run of each unit."""
-    lost: list[tuple[Path, int, str]]
-    """File, position and words for what is gone."""
+    lost: list[LostUnits]
 
 
 def read_units(files: UnitFiles, table: RunTable) -> ReadUnits:
     """Read the units of all runs. Those that lie in one file are decoded together."""
     places: list[Places] = []
     rows: list[Numbers] = []
-    lost: list[tuple[Path, int, str]] = []
+    lost: list[LostUnits] = []
     group: list[int] = []
     raws: list[bytes] = []
     for row, run in enumerate(table.runs()):
@@ -55,10 +63,12 @@ def _decoded(table: RunTable, group: list[int], raws: list[bytes]) -> Places:
     return to_places(raw, indexes, is_batch=False)
 
 
-def _lost(files: UnitFiles, run: UnitRun, count: int) -> list[tuple[Path, int, str]]:
+def _lost(files: UnitFiles, run: UnitRun, count: int) -> list[LostUnits]:
     if count == len(run):
         return []
-    return [
-        (*files.path(run, begin), f"units of {run.key} from {begin} to {end} are gone")
-        for begin, end in files.lost(run)
-    ]
+    found = []
+    for begin, end in files.lost(run):
+        path, position = files.path(run, begin)
+        reason = f"units of {run.key} from {begin} to {end} are gone"
+        found.append(LostUnits(path, position, reason, end - begin))
+    return found

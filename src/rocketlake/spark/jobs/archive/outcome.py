@@ -1,12 +1,15 @@
 """What a run of an archive leaves: the next manifest, and a report."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct, structs
 
 from rocketlake.metadata.archive_manifest import RUNS_KEPT, ArchivedFile, Gap, Manifest, RunNote
 from rocketlake.spark.jobs.archive.parquet_file import StagedFile
 from rocketlake.spark.jobs.archive.plan import ArchivePlan, gap_texts
+
+_DAMAGE_SHOWN: Final = 20
 
 
 class ArchiveReport(Struct, frozen=True, kw_only=True):
@@ -24,6 +27,12 @@ class ArchiveReport(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
     odd_times: int = 0
     """Messages with a time that no calendar has: it is null, its number beside it."""
+    damage: tuple[str, ...] = ()
+    """What was passed over, the first places of it."""
+    damaged: int = 0
+    """How many places that were."""
+    damaged_bytes: int = 0
+    """Bytes of the log that were passed over, as far as units tell."""
 
     def lines(self) -> Iterator[str]:
         """Say it in words."""
@@ -36,7 +45,16 @@ class ArchiveReport(Struct, frozen=True, kw_only=True):
         else:
             yield f"nothing new for {self.target}"
         if self.left_out:
-            yield f"{self.left_out} queue offsets have no message that can be read"
+            yield f"{self.left_out} queue offsets have no message that can be read (table damage)"
+        for text in self.damage:
+            yield f"damage passed over: {text}"
+        if self.damaged:
+            more = f", {self.damaged - len(self.damage)} not shown"
+            more = more if self.damaged > len(self.damage) else ""
+            yield (
+                f"{self.damaged} places of damage{more}, {self.damaged_bytes} bytes of records; the"
+                " table damage lists all"
+            )
         if self.odd_times:
             yield (
                 f"{self.odd_times} messages have a time outside of the years 1 to 9999: it is null,"
@@ -86,4 +104,7 @@ def make_report(plan: ArchivePlan, staged: Sequence[StagedFile], rows: int) -> A
         gaps=plan.gaps,
         problems=plan.problems,
         odd_times=sum(file.odd_times for file in staged),
+        damage=tuple(text for file in staged for text in file.damage)[:_DAMAGE_SHOWN],
+        damaged=sum(file.damaged for file in staged),
+        damaged_bytes=sum(file.damaged_bytes for file in staged),
     )

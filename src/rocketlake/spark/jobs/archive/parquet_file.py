@@ -46,6 +46,12 @@ class StagedFile(Struct, frozen=True, kw_only=True):
     sha256: str
     odd_times: int = 0
     """Of the new messages: how many have a time that no calendar has."""
+    damage: tuple[str, ...] = ()
+    """What its task has passed over, the first places; with the first file of a task."""
+    damaged: int = 0
+    """How many places that were."""
+    damaged_bytes: int = 0
+    """Of the log, as far as units tell how long their records are."""
 
 
 class _HashedFile(NewFile):

@@ -27,8 +27,11 @@ from rocketlake.spark.jobs.archive.plan import ArchiveTask
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
+from rocketlake.store.offline.damage import Finding, Loss
 
 TOPIC: Final = "topic"
+DAMAGE_SHOWN: Final = 20
+"""Places of damage that a report names."""
 _READ_SCHEMA: Final = StructType([*MESSAGE_SCHEMA.fields, *RAW_TIMES.fields])
 FILE_SCHEMA: Final = StructType([f for f in _READ_SCHEMA.fields if f.name != TOPIC])
 """The columns of a file: the topic is in the name of its directory, as Spark does it.
@@ -73,7 +76,7 @@ def write_task(task: ArchiveTask, writing: Writing, ops: FileOps | None = None) 
     files = _DayFiles(task, writing, ops, attempt)
     try:
         for part in task.parts:
-            for batch in read_partition(part, _READ_SCHEMA, writing.options):
+            for batch in read_partition(part, _READ_SCHEMA, writing.options, files.note_damage):
                 files.add(batch)
         return files.finish()
     except BaseException:
@@ -92,6 +95,8 @@ class _DayFiles:
         self._schema = arrow_schema(FILE_SCHEMA)
         self._files: dict[str, tuple[ParquetFile, Path, int]] = {}
         self._odd: Counter[str] = Counter()
+        self._damage: list[str] = []
+        self._damaged = self._damaged_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Append messages to the files of their days."""
@@ -104,6 +109,13 @@ class _DayFiles:
             self._file(date).add(inside)
             if is_odd is not None:
                 self._odd[date] += int(is_odd[days == day].sum())
+
+    def note_damage(self, finding: Finding) -> None:
+        """Note what was passed over."""
+        self._damaged += 1
+        self._damaged_bytes += finding.size if isinstance(finding, Loss) else 0
+        if len(self._damage) < DAMAGE_SHOWN:
+            self._damage.append(str(finding))
 
     def finish(self) -> list[StagedFile]:
         """Have all files on the disk."""
@@ -121,6 +133,13 @@ class _DayFiles:
                     odd_times=self._odd[date],
                     **fields,
                 )
+            )
+        if staged and self._damaged:
+            staged[0] = structs.replace(
+                staged[0],
+                damage=tuple(self._damage),
+                damaged=self._damaged,
+                damaged_bytes=self._damaged_bytes,
             )
         return staged
 
@@ -188,5 +207,5 @@ def completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def described(file: StagedFile) -> dict[str, Any]:
     """Return what the manifest takes over from a staged file."""
-    left_out = {"task", "base", "new_rows", "odd_times"}
+    left_out = {"task", "base", "new_rows", "odd_times", "damage", "damaged", "damaged_bytes"}
     return {name: value for name, value in structs.asdict(file).items() if name not in left_out}
