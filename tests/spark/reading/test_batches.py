@@ -25,7 +25,7 @@ from rocketlake.store.offline import OfflineStore
 from support.golden import GoldenStores, case_names
 
 FIELDS = {field.name: field for field in (*MESSAGE_SCHEMA.fields, *RAW_TIMES.fields)}
-WHOLE = arrow_schema(MESSAGE_SCHEMA)
+WHOLE = arrow_schema(StructType(list(FIELDS.values())))
 KERNELS = {kernel.NAME: kernel for kernel in (pure, KERNEL)}
 V4 = Endpoint.parse("10.0.0.2:10911")
 V6 = Endpoint.parse("[2001:db8::1]:-7")
