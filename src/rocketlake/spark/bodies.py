@@ -1,0 +1,42 @@
+"""What bodies hold: a schema for JSON, found by looking at some messages of a topic.
+
+    from rocketlake.spark.bodies import json_schema
+
+    schema = json_schema("/data/store", "orders")
+    orders.select(from_json(orders.body.cast("string"), schema).alias("order"))
+
+For Avro and Protobuf see docs/spark/bodies.md: their schemas are not in the messages.
+"""
+
+from os import PathLike
+from pathlib import Path
+
+from rocketlake.errors import ConfigError
+from rocketlake.spark.pipelines.sampling import sample_topic
+from rocketlake.spark.pipelines.shapes import columns_text
+from rocketlake.store.offline import OfflineStore
+
+
+def json_schema(path: str | PathLike[str], topic: str) -> str:
+    """Return the columns of a topic's JSON bodies, as `from_json` takes them, without Spark.
+
+    The oldest and the newest hundred messages of each queue are looked at (16 queues at most). A
+    field with two types that do not join is a string, which keeps the text of either.
+
+    Raises:
+        ConfigError: the topic is not there, or its bodies are mostly no JSON objects.
+        StoreError: the store cannot be read.
+    """
+    with OfflineStore(Path(path)) as store:
+        topics = sorted({key.topic for key in store.queues})
+        if topic not in topics:
+            raise ConfigError(
+                f"there is no topic {topic!r} in {path}; there are {', '.join(topics)}"
+            )
+        sample = sample_topic(store, topic)
+    if sample.schema is None:
+        raise ConfigError(
+            f"{sample.objects} of {sample.looked_at} bodies of {topic} that were looked at are JSON"
+            " objects, which is too few for a schema; name one yourself"
+        )
+    return columns_text(sample.schema)
