@@ -1,4 +1,4 @@
-"""Jars of Spark's modules that pyspark does not bring: from the local Maven repository, or Maven."""
+"""Jars of Spark's modules that pyspark lacks: from the local Maven repository, or by Maven."""
 
 import shutil
 import subprocess
