@@ -10,11 +10,21 @@ import pytest
 
 from rocketlake.errors import ConfigError
 from rocketlake.spark.bodies import json_schema
+from rocketlake.spark.session import check_java
 from support.spark_jars import module_jar
 from support.store_builder import StoreBuilder
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "spark"
 TIMEOUT_S = 300
+
+
+@pytest.fixture
+def java() -> None:
+    """Skip, with a word, where Spark finds no Java."""
+    try:
+        check_java()
+    except ConfigError as error:
+        pytest.skip(str(error))
 
 
 def blocks(page: str) -> dict[str, list[str]]:
@@ -49,14 +59,14 @@ def run_blocks(code: list[str], folder: Path, *, jar: Path | None = None) -> Non
     assert ended.returncode == 0, ended.stderr[-3000:]
 
 
-@pytest.mark.usefixtures("spark")  # skips without Java
+@pytest.mark.usefixtures("java")
 def test_page_for_those_who_come_from_kafka(tmp_path: Path) -> None:
     found = blocks("from-kafka.md")
     assert [len(found[name]) for name in ("", "Reading", "Streams", "Writing")] == [1, 2, 1, 1]
     run_blocks([block for part in found.values() for block in part], tmp_path)
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("section", ["JSON", "Avro", "Protobuf"])
 def test_bodies_are_decoded_as_the_page_says(tmp_path: Path, section: str) -> None:
     jar = None
@@ -69,7 +79,7 @@ def test_bodies_are_decoded_as_the_page_says(tmp_path: Path, section: str) -> No
     run_blocks([*found[""], *found[section]], tmp_path, jar=jar)
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("java")
 def test_from_protobuf_of_spark(tmp_path: Path) -> None:
     """Spark's own from_protobuf on messages of a topic, where its jar can be had."""
     jar = module_jar("spark-protobuf")

@@ -107,6 +107,33 @@ def test_explain_says_what_is_read_and_how_much(pruning: SparkSession, store: Pa
     assert float(size[1]) * {"B": 1, "KiB": 1024, "MiB": 1 << 20}[size[2]] < whole / 10
 
 
+def test_bodies_count_with_the_whole_log(pruning: SparkSession, store: Path) -> None:
+    mode = pruning._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("cost")  # type: ignore[union-attr]
+    whole = sum(file.stat().st_size for file in (store / "commitlog").iterdir())
+    frame = read(pruning, store).select("body")
+    plan = frame._jdf.queryExecution().explainString(mode)  # type: ignore[operator]
+    assert f"sizeInBytes={whole / 1024:.1f} KiB" in plan
+
+
+def test_stream_of_such_a_session_is_left_alone(
+    pruning: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    stream = pruning.readStream.format("rocketlake").options(path=str(store), topic="orders").load()
+    query = (
+        stream.groupBy("tags")
+        .count()
+        .writeStream.format("memory")
+        .queryName("tags_of_stream")
+        .outputMode("complete")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = pruning.table("tags_of_stream").collect()
+    assert {row.tags: row["count"] for row in found} == {"odd": 150, "even": 150}
+
+
 def test_session_without_the_rule_is_left_alone(
     spark: SparkSession, pruning: SparkSession, store: Path
 ) -> None:

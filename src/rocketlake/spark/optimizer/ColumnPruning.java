@@ -265,10 +265,16 @@ public final class ColumnPruning extends Rule {
       return text.toString();
     }
 
-    /** The files of the log, by the share of the columns, as Spark reckons it for tables of files. */
+    /**
+     * The files of the log; without body and properties the share of the columns in a row, as Spark
+     * reckons it for tables of files.
+     */
     public Statistics estimateStatistics() {
       final OptionalLong size = logSize();
-      final double share = (double) schema.defaultSize() / Math.max(all.defaultSize(), 1);
+      java.util.List names = java.util.Arrays.asList(schema.fieldNames());
+      final double share = names.contains("body") || names.contains("properties")
+          ? 1.0
+          : (double) schema.defaultSize() / Math.max(all.defaultSize(), 1);
       return new Statistics() {
         public OptionalLong sizeInBytes() {
           return size.isPresent()
