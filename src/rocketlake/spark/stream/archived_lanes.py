@@ -10,8 +10,11 @@
 """
 
 import logging
-from collections.abc import Hashable, Mapping
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,7 +72,7 @@ class ArchivedLanes(Lanes):
         check_options(options)
         self._directory = archive_path(options.archive or "")
         self._read_manifest()
-        self._files: dict[Lane, list[ArchivedFile]] = {}
+        self._files: dict[Lane, _LaneFiles] = {}
         self._joined: dict[Lane, JoinedQueue] = {}
         self._firsts: dict[tuple[str, int], dict[int, int]] = {}
         super().__init__(options)
@@ -148,8 +151,7 @@ class ArchivedLanes(Lanes):
     def _first_at(self, lane: Lane, timestamp: int) -> int | None:
         """Return the first archived offset of a lane that was stored at a time or later."""
         found: int | None = None
-        for file in self._files.get(lane, []):
-            first, _ = file.queues[lane.queue_id]
+        for file, first, _ in self._files_of(lane).between(0, self._joined[lane].seam):
             if file.max_store_time < timestamp or (found is not None and first >= found):
                 continue
             at: int | None = first
@@ -179,13 +181,12 @@ class ArchivedLanes(Lanes):
         if offset >= queue.live_begin:
             return super().sizes_of(lane, offset, count)
         end, size = queue.live_begin, 0  # what no file has takes no room
-        for file in self._files.get(lane, []):
-            first, last = file.queues[lane.queue_id]
+        for file, first, last in self._files_of(lane).between(offset, end):
             if offset < first:
-                end = min(end, first)
-            elif offset < last:
-                end, size = min(last, queue.live_begin), -(-file.log_bytes // max(file.rows, 1))
-                break
+                end = first
+            else:
+                end, size = min(last, end), -(-file.log_bytes // max(file.rows, 1))
+            break
         return np.full(max(min(count, end - offset), 0), size, np.int64)
 
     def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
@@ -213,16 +214,14 @@ class ArchivedLanes(Lanes):
             queue = self._joined[lane]
             live[lane] = Stretch(max(stretch.begin, queue.live_begin), stretch.end)
             end = min(stretch.end, queue.seam)
-            for file in self._files.get(lane, []):
-                first, last = file.queues[lane.queue_id]
-                if first >= end:
-                    break
-                begin, last = max(first, stretch.begin), min(last, end)
-                if begin < last:
-                    item = wanted.setdefault(file.path, WantedFile(file, {}, {}))
-                    item.offsets[lane.queue_id] = (begin, last)
+            for file, first, last in self._files_of(lane).between(stretch.begin, end):
+                item = wanted.setdefault(file.path, WantedFile(file, {}, {}))
+                item.offsets[lane.queue_id] = (max(first, stretch.begin), min(last, end))
         parts = pack_files(str(self._directory), list(wanted.values()), self._options)
         return [*parts, *super().plan({lane: s for lane, s in live.items() if s.count})]
+
+    def _files_of(self, lane: Lane) -> "_LaneFiles":
+        return self._files.get(lane, _NO_FILES)
 
     def _gaps(self, stretches: Mapping[Lane, Stretch]) -> list[tuple[JoinedQueue, tuple[int, int]]]:
         """Return what is in neither archive nor store."""
@@ -235,16 +234,40 @@ class ArchivedLanes(Lanes):
         return found
 
 
-def _files_by_lane(manifest: Manifest, options: SourceOptions) -> dict[Lane, list[ArchivedFile]]:
-    """Return the files of each wanted queue, by their first messages of it."""
-    found: dict[Lane, list[ArchivedFile]] = {}
+class _LaneFiles:
+    """The files that have messages of one queue, by their first messages of it.
+
+    The ranges of two files may overlap: a clock that was set back puts a message into the file of
+    an earlier day.
+    """
+
+    def __init__(self, queue_id: int, files: Iterable[ArchivedFile]) -> None:
+        self._files = sorted(files, key=lambda file: file.queues[queue_id])
+        self._ranges = [file.queues[queue_id] for file in self._files]
+        # How far any file up to this one reaches: what is below an offset is found by bisection.
+        self._reach = list(accumulate((last for _, last in self._ranges), max))
+
+    def between(self, begin: int, end: int) -> Iterator[tuple[ArchivedFile, int, int]]:
+        """Yield the files that have messages between two offsets, with their own ranges."""
+        for number in range(bisect_right(self._reach, begin), len(self._files)):
+            first, last = self._ranges[number]
+            if first >= end:
+                return
+            if last > begin:
+                yield self._files[number], first, last
+
+
+_NO_FILES: Final = _LaneFiles(0, ())
+
+
+def _files_by_lane(manifest: Manifest, options: SourceOptions) -> dict[Lane, _LaneFiles]:
+    """Return the files of each wanted queue."""
+    found: dict[Lane, list[ArchivedFile]] = defaultdict(list)
     for file in manifest.files:
         for queue_id in file.queues:
             if options.wants_queue(file.topic, queue_id):
-                found.setdefault(Lane(file.broker, file.topic, queue_id), []).append(file)
-    for lane, files in found.items():
-        files.sort(key=lambda file: file.queues[lane.queue_id])
-    return found
+                found[Lane(file.broker, file.topic, queue_id)].append(file)
+    return {lane: _LaneFiles(lane.queue_id, files) for lane, files in found.items()}
 
 
 def _read_firsts(directory: Path, file: ArchivedFile, timestamp: int) -> dict[int, int]:
