@@ -193,6 +193,32 @@ def test_filters_and_columns(store: GrowingStore, target: Path) -> None:
     assert sorted((r["topic"], r["queue_id"], r["queue_offset"]) for r in rows) == places
 
 
+def test_a_clock_that_was_set_back(store: GrowingStore, target: Path) -> None:
+    """Files of two days have the same stretch of a queue; each message still comes once."""
+    for jump in (0, -400_000, 300_000, -500_000):
+        store.clock.advance_ms(jump)
+        store.grow(330)
+        archive_here(store.path, target, SMALL)
+    whole = read_here(path=store.path, topic="orders")
+    options = {"archive": str(target), "topic": "orders", "maxOffsetsPerTrigger": "37"}
+    assert everything(Play(store.path, **options).drain()) == whole
+    play = Play("", **options)
+    first = play.step()
+    compact_here(target)
+    assert everything([first, *play.drain()]) == whole
+    sized = {**options, "maxBytesPerTrigger": "3k"}
+    sized.pop("maxOffsetsPerTrigger")
+    assert everything(Play("", **sized).drain()) == whole
+    drop_days(target, "2026-01-01")
+    late = [row for row in whole if f"{row['store_timestamp']:%Y-%m-%d}" == "2026-01-01"]
+    assert 0 < len(late) < len(whole)
+    assert read_here(archive=target, topic="orders") == late
+    assert everything(Play("", **options).drain()) == late
+    store.grow(20)
+    archive_here(store.path, target)
+    assert len(read_here(archive=target, topic="orders")) == len(late) + 10
+
+
 def test_what_is_in_neither_is_a_loss(store: GrowingStore, target: Path) -> None:
     store.grow(100, ["orders"])
     archive_here(store.path, target)
