@@ -155,6 +155,11 @@ def _plan(place: ArchiveDir, manifest: Manifest, before: str, topics: Sequence[s
             days[file.date, file.topic, file.broker].append(file)
         undated += not _DAY.fullmatch(file.date)
     problems = [f"{undated} files whose messages have no date are kept"] if undated else []
+    problems += [
+        f"the archive has no topic like {pattern!r}"
+        for pattern in topics
+        if pattern != "*" and not any(wants_topic(pattern, end.topic) for end in manifest.queues)
+    ]
     return DropPlan(
         target=str(place.path),
         run=manifest.run + 1,
