@@ -13,7 +13,7 @@ from rocketlake.cli.selecting import TimeType
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
 
 if TYPE_CHECKING:  # importing it takes long
-    from rocketlake.spark.jobs.profile.tables import Profile
+    from rocketlake.spark.jobs.profile.report import Profile
 
 _TOPICS_SHOWN = 10
 
@@ -100,9 +100,8 @@ def profile(
 
 
 def _save_page(found: "Profile", out: str, *, force: bool) -> None:
-    page = load("rocketlake.spark.jobs.profile.page.rendering").render(found)
     with opened_out(out, force=force) as stream:
-        stream.write(page.encode())
+        stream.write(found.page().encode())
     note(f"the page is {out}")
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 from rocketlake.spark.jobs.profile import bins
 from rocketlake.spark.jobs.profile.findings import Evidence, find
+from rocketlake.spark.jobs.profile.report import Profile
 from rocketlake.spark.jobs.profile.tables import (
     BinRow,
     GroupRow,
     KeyRow,
-    Profile,
     QueueRow,
     Summary,
     TagRow,
@@ -166,6 +166,26 @@ def full() -> Profile:
         groups=groups,
     )
     return _profile(seen, sizes)
+
+
+def lopsided() -> Profile:
+    """Nine topics over time: one has most messages, and another, of large ones, most bytes."""
+    topics = {"many small": (900, 100), "few large": (2, 90_000)}
+    topics |= {f"t{number}": (20 + number, 200) for number in range(7)}
+    topic_times = [
+        TopicTimeRow(
+            topic=topic, start_ms=START_MS + step * STEP_MS, messages=count, bytes=count * size
+        )
+        for step in range(12)
+        for topic, (count, size) in topics.items()
+    ]
+    seen = evidence(
+        12 * sum(count for count, _ in topics.values()),
+        topics=[topic_row(topic, 12 * count) for topic, (count, _) in topics.items()],
+        times=steps([sum(count for count, _ in topics.values())] * 12),
+        topic_times=topic_times,
+    )
+    return _profile(seen, Counter())
 
 
 def _profile(seen: Evidence, sizes: Counter[int]) -> Profile:

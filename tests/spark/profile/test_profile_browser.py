@@ -67,3 +67,33 @@ def test_page_forbids_scripts_that_are_not_its_own(tmp_path):
     assert "data-hacked" not in re.search(r"<html[^>]*>", elements)[0]
     assert len(console) == 1
     assert "Content Security Policy" in console[0]
+
+
+def test_a_topic_is_painted_alike_everywhere(tmp_path):
+    """What the browser paints, not what the page says: legends, areas and small plots agree."""
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render(cases.lopsided()))
+    asks = """<script>
+addEventListener("load", () => {
+  const painted = {};
+  const add = (name, color) => (painted[name] ??= new Set()).add(color);
+  for (const item of document.querySelectorAll(".legend li"))
+    add(item.children[1].textContent, getComputedStyle(item.children[0]).backgroundColor);
+  for (const row of document.querySelectorAll("#topics tbody tr"))
+    if (painted[row.cells[0].textContent])
+      add(row.cells[0].textContent, getComputedStyle(row.querySelector("path")).fill);
+  const counts = Object.values(painted).slice(0, 6).map((colors) => colors.size);
+  document.documentElement.dataset.painted = counts.join();
+});
+</script>"""
+    elements, console = visit(page.replace("</body>", f"{asks}</body>"), tmp_path)
+    assert console == []
+    assert 'data-painted="1,1,1,1,1,1"' in re.search(r"<html[^>]*>", elements)[0]
+
+
+def test_a_notebook_shows_the_page_in_a_frame(tmp_path):
+    """The page's own script runs there, under its own policy, without an error."""
+    shown = cases.full()._repr_html_()
+    elements, console = visit(f"<!doctype html><html><body>{shown}</body></html>", tmp_path)
+    assert console == []
+    assert '<iframe sandbox="allow-scripts"' in elements
+    assert "data-hacked" not in re.search(r"<html[^>]*>", elements)[0]

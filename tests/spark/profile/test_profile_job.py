@@ -1,6 +1,8 @@
 """The job: what Spark counts is what the store holds, and a command says what it would do."""
 
+import html
 import json
+import re
 import shutil
 from collections import Counter
 
@@ -10,10 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as in Spark's documents
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.spark.jobs import ProfileSettings, plan_profile, run_profile
+from rocketlake.errors import ConfigError
+from rocketlake.spark.jobs import ProfileSettings, plan_profile, profile, run_profile
 from rocketlake.spark.jobs.profile import bins
 from rocketlake.store.offline import OfflineStore
 from support.command import run
+from support.manual_clock import ManualClock
 
 SMALL = {"mapped_file_size_commit_log": 1 << 20, "max_message_size": 1 << 16}
 HOSTILE = "</script><script>alert(1)</script>"
@@ -70,8 +74,9 @@ def test_profile_counts_what_the_store_holds(spark, store, tmp_path):
     assert len(listed) == 20
     assert sorted(listed.values()) == sorted(n for _, n in keys.most_common(20))
     assert all(keys[key] == n for key, n in listed.items())
-    for name in ("times", "topic_times", "sizes", "latencies"):
+    for name in ("times", "topic_times", "sizes"):
         assert sum(row["messages"] for row in found[name]) == len(held), name
+    assert sum(row["messages"] for row in found["latencies"]) == len(held) - 1  # no dead letter
     bytes_ = summary["bytes"]
     for name in ("topics", "times", "topic_times", "queues", "tags"):
         assert sum(row["bytes"] for row in found[name]) == bytes_, name
@@ -108,6 +113,39 @@ def test_profile_of_selected_topics_and_of_nothing(spark, store, tmp_path):
     assert ran.code == 0, ran.err
     assert "No messages." in ran.out
     assert "No messages." in (tmp_path / "empty.html").read_text()
+
+
+def test_what_comes_back_is_no_latency_of_a_producer(spark, tmp_path):
+    """Retries, dead letters and settled transactions have the birth time of the first put."""
+    clock = ManualClock()
+    with rocketlake.open_store(tmp_path / "store", clock=clock, **SMALL) as opened:
+        receipts = []
+        for number in range(20):
+            receipts.append(opened.put(Message(topic="orders", body=b"%d" % number), queue_id=0))
+            clock.advance_ms(1000)
+        clock.advance_ms(12 * 3_600_000)
+        opened.send_back("billing", receipts[0].physical_offset, delay_level=1)
+        opened.send_back("billing", receipts[1].physical_offset, delay_level=-1)
+        opened.put(Message(topic="orders", body=b"late"), queue_id=0)
+    found = profile(spark, str(tmp_path / "store"))
+    assert found.summary.messages >= 23
+    assert found.summary.latency_max == 0
+    assert sum(row.messages for row in found.latencies) == 21
+    assert "latency" not in {finding.kind for finding in found.findings}
+    dead = next(row for row in found.topics if row.topic == "%DLQ%billing")
+    assert (dead.messages, dead.latency_max, dead.latency_p99) == (1, None, None)
+
+
+def test_a_program_saves_the_page_and_a_notebook_shows_it(spark, store, tmp_path):
+    found = profile(spark, str(store))
+    saved = found.save_page(tmp_path / "reports" / "page.html")
+    assert saved.read_text(encoding="utf-8") == found.page()
+    shown = found._repr_html_()
+    assert shown.startswith(f"<p>{store}: 401 messages in 4 topics")
+    (frame,) = re.findall(r'<iframe sandbox="allow-scripts" .* srcdoc="([^"]*)"></iframe>$', shown)
+    assert html.unescape(frame) == found.page()
+    with pytest.raises(ConfigError, match=f"cannot write the page to {saved / 'in'}: "):
+        found.save_page(saved / "in")
 
 
 def test_bins_are_the_same_in_spark(spark):

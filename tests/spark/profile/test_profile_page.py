@@ -1,13 +1,17 @@
 """The page: whole, self-contained, and nothing in it that a sender of messages can make work."""
 
+import re
 from html.parser import HTMLParser
 
+import msgspec
 import profile_cases as cases
 import pytest
 
-from rocketlake.spark.jobs.profile.page import scales
+from rocketlake.spark.jobs.profile.page import scales, sections
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
+from rocketlake.spark.jobs.profile.page.over_time import over_time
 from rocketlake.spark.jobs.profile.page.rendering import render
+from rocketlake.spark.jobs.profile.tables import BinRow
 
 VOID = {"meta"}
 KNOWN = {
@@ -82,6 +86,34 @@ def test_first_lines_say_what_matters():
     one = " ".join(read(render(cases.single())).texts)
     assert "1 message in 1 topic" in one
     assert "Nothing stands out." in one
+
+
+def test_a_topic_has_one_colour_everywhere():
+    """The topic with most bytes is not that with most messages; both plots agree all the same."""
+    profile = cases.lopsided()
+    drawn = {}
+    for plot in over_time(profile)[1].values():
+        for name, color in zip(plot.names, plot.colors, strict=True):
+            drawn.setdefault(name, set()).add(color)
+    assert drawn["many small"] == {"c0"}
+    assert drawn["few large"] == {"c1"}
+    assert {len(colors) for colors in drawn.values()} == {1}
+    sparks = re.findall(r"<bdi[^>]*>([^<]*)</bdi>.*?class=\"area (\w+)\"", sections.topics(profile))
+    assert {name: {color} for name, color in sparks} == {
+        row.topic: drawn.get(row.topic, {"rest"}) for row in profile.topics
+    }
+
+
+def test_a_run_of_empty_rows_of_a_histogram_is_one_row():
+    rows = [
+        BinRow(first=first, end=end, messages=count)
+        for first, end, count in [(8, 16, 5), (16, 32, 0), (32, 64, 0), (64, 128, 0), (128, 256, 1)]
+    ]
+    profile = msgspec.structs.replace(cases.full(), latencies=rows)
+    cells = re.findall(r"<tr>(.*?)</tr>", sections.latencies(profile))
+    assert len(cells) == 1 + 3
+    assert "none from 16 ms to 128 ms" in cells[2]
+    assert "100 %" in cells[3]
 
 
 def test_text_is_escaped_and_markup_is_not():

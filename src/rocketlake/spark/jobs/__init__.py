@@ -22,8 +22,8 @@ from rocketlake.spark.jobs.dispatch_job import (
 )
 from rocketlake.spark.jobs.dispatching.functions import DispatchRange
 from rocketlake.spark.jobs.profile.planning import ProfilePlan, ProfileSettings, plan_profile
+from rocketlake.spark.jobs.profile.report import Profile
 from rocketlake.spark.jobs.profile.running import profile, run_profile
-from rocketlake.spark.jobs.profile.tables import Profile
 from rocketlake.spark.jobs.rebuild_job import (
     RebuildPlan,
     RebuildReport,

@@ -10,12 +10,12 @@ from pyspark.sql import Row
 from rocketlake.spark.jobs.profile import bins
 from rocketlake.spark.jobs.profile.findings import Evidence, find
 from rocketlake.spark.jobs.profile.moments import STEPS_MAX, time_text
+from rocketlake.spark.jobs.profile.report import Profile
 from rocketlake.spark.jobs.profile.scanning import Facts
 from rocketlake.spark.jobs.profile.tables import (
     BinRow,
     GroupRow,
     KeyRow,
-    Profile,
     QueueRow,
     Summary,
     TagRow,

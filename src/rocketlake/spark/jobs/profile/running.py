@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark's documents do
 
 from rocketlake.spark.jobs.profile.building import Ask, build
 from rocketlake.spark.jobs.profile.planning import ProfilePlan, ProfileSettings, plan_profile
+from rocketlake.spark.jobs.profile.report import Profile
 from rocketlake.spark.jobs.profile.scanning import (
     COLUMNS,
     KEY_COLUMNS,
@@ -12,7 +13,7 @@ from rocketlake.spark.jobs.profile.scanning import (
     biggest_keys,
     schema_of,
 )
-from rocketlake.spark.jobs.profile.tables import GroupRow, Profile
+from rocketlake.spark.jobs.profile.tables import GroupRow
 from rocketlake.spark.progress import OnProgress, watching
 
 _GROUPS_MAX = 1000

@@ -13,6 +13,8 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - as Spark's documents do
 from pyspark.sql.types import StructType
 
+from rocketlake.model.flags import TransactionType
+from rocketlake.model.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlake.spark.jobs.profile.bins import bin_column
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 
@@ -25,6 +27,7 @@ COLUMNS: Final = (
     "keys",
     "tags",
     "reconsume_times",
+    "sys_flag",
     "store_size",
 )
 """What is read of a message; bodies stay where they are."""
@@ -50,7 +53,8 @@ class Facts:
 
     def __init__(self, messages: DataFrame, step_ms: int) -> None:
         stored = F.unix_millis("store_timestamp")
-        latency = stored - F.unix_millis("born_timestamp")
+        born = F.unix_millis("born_timestamp")
+        latency = F.when(_is_of_a_producer(), stored - born)
         size = F.col("store_size").cast("bigint")
         rows = messages.select(
             "topic",
@@ -178,6 +182,20 @@ def biggest_keys(messages: DataFrame, limit: int) -> list[Row]:
         F.count(F.lit(1)).alias("messages"), F.sum("store_size").alias("bytes")
     )
     return _top(found, limit, "topic", "key")
+
+
+def _is_of_a_producer() -> Column:
+    """Tell the messages that were stored because a producer sent them.
+
+    Compat: SendMessageProcessor and EndTransactionProcessor copy the birth time of a message that
+    comes back to a group, that a group gave up, or whose transaction is committed: the time from
+    there to the store is no latency of a producer.
+    """
+    topic = F.col("topic")
+    is_sent_back = topic.startswith(RETRY_PREFIX) | topic.startswith(DEAD_LETTER_PREFIX)
+    is_again = F.coalesce("reconsume_times", F.lit(0)) > 0
+    is_settled = F.coalesce("sys_flag", F.lit(0)).bitwiseAND(TransactionType.COMMIT) != 0
+    return ~(is_sent_back | is_again | is_settled)
 
 
 def _sums() -> list[Column]:

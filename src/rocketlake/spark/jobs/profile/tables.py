@@ -1,7 +1,7 @@
 """What a profile finds, as values: small tables, and the whole report.
 
 Times are milliseconds since 1970 (UTC), latencies milliseconds, sizes bytes in the log. A table
-that had more rows than it may have says so in `Profile.notes`.
+that had more rows than it may have says so in `ProfileTables.notes`.
 """
 
 from pathlib import Path
@@ -140,8 +140,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Profile(Struct, frozen=True, kw_only=True):
-    """All of it; `tables()` has each part as an Arrow table."""
+class ProfileTables(Struct, frozen=True, kw_only=True):
+    """All that was found; `tables()` has each part as an Arrow table."""
 
     summary: Summary
     findings: list[Finding]

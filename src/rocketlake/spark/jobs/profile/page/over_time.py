@@ -6,16 +6,16 @@ from typing import Final
 from rocketlake.spark.jobs.profile.figures import NONE, share_text, short_count, size_text
 from rocketlake.spark.jobs.profile.moments import span_text, time_text
 from rocketlake.spark.jobs.profile.page import plots, scales
+from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, tag
 from rocketlake.spark.jobs.profile.page.plots import Readout, Series, TimeAxis
-from rocketlake.spark.jobs.profile.tables import Profile, TimeRow, TopicTimeRow
+from rocketlake.spark.jobs.profile.tables import ProfileTables, TimeRow, TopicTimeRow
 
-_COLORS: Final = 6
 _OTHERS: Final = "all other topics"
 
 
-def over_time(profile: Profile) -> tuple[Html, dict[str, Readout]]:
+def over_time(profile: ProfileTables) -> tuple[Html, dict[str, Readout]]:
     """Make the section, and what its plots read out."""
     times = profile.times
     if len(times) < 2:
@@ -63,7 +63,7 @@ class _Rate:
         self.base = base
 
 
-def _short_text(profile: Profile) -> str:
+def _short_text(profile: ProfileTables) -> str:
     if not profile.times:
         return "There is nothing to plot over time."
     step = profile.summary.step_ms
@@ -72,7 +72,7 @@ def _short_text(profile: Profile) -> str:
 
 
 def _rate(
-    profile: Profile,
+    profile: ProfileTables,
     axis: TimeAxis,
     readouts: dict[str, Readout],
     rate: _Rate,
@@ -100,36 +100,33 @@ def _rate(
     return _figure(title, say, drawn, plots.legend(series))
 
 
-def _by_topic(profile: Profile, axis: TimeAxis, rate: _Rate) -> list[Series]:
-    """Return the biggest topics as series of their own, and the rest as one."""
+def _by_topic(profile: ProfileTables, axis: TimeAxis, rate: _Rate) -> list[Series]:
+    """Return the topics that have a colour as series of their own, and the rest as one."""
     place = {start: index for index, start in enumerate(axis.starts_ms)}
     sums: dict[str | None, list[float]] = {}
     for row in profile.topic_times:
         values = sums.setdefault(row.topic, [0.0] * len(place))
         values[place[row.start_ms]] += rate.value(row)
-    named = [topic for topic in sums if topic is not None]
-    named.sort(key=lambda topic: -sum(sums[topic]))
-    # A seventh colour is better spent on the seventh topic than on a rest of one.
-    own = named[:_COLORS]
+    own = topic_colors(profile)
     rest = [sums[topic] for topic in sums if topic not in own]
     whole = sum(sum(values) for values in sums.values())
     series = [
         Series(
             name=topic,
-            color=f"c{index}",
+            color=color,
             values=list(sums[topic]),
             legend=share_text(sum(sums[topic]), whole),
         )
-        for index, topic in enumerate(own)
+        for topic, color in own.items()
     ]
     if rest:
         joined = [sum(column) for column in zip(*rest, strict=True)]
         legend = share_text(sum(joined), whole)
-        series.append(Series(name=_OTHERS, color="rest", values=list(joined), legend=legend))
+        series.append(Series(name=_OTHERS, color=REST, values=list(joined), legend=legend))
     return series
 
 
-def _latency(profile: Profile, axis: TimeAxis, readouts: dict[str, Readout]) -> Html:
+def _latency(profile: ProfileTables, axis: TimeAxis, readouts: dict[str, Readout]) -> Html:
     times, summary = profile.times, profile.summary
     p50, p90 = [row.latency_p50 for row in times], [row.latency_p90 for row in times]
     p99 = [row.latency_p99 for row in times]
@@ -174,7 +171,7 @@ def _figure(title: str, say: str, drawn: Html, below: Html) -> Html:
     return tag("figure", caption, drawn, below)
 
 
-def _numbers(profile: Profile, axis: TimeAxis) -> Html:
+def _numbers(profile: ProfileTables, axis: TimeAxis) -> Html:
     heads = [
         Head("from (UTC)", is_number=False),
         Head("messages"),

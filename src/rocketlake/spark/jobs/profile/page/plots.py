@@ -148,14 +148,14 @@ def frame(
     )
 
 
-def sparkline(values: Sequence[float], label: str) -> Html:
+def sparkline(values: Sequence[float], label: str, color: str) -> Html:
     """Draw a small area for a table's cell."""
     top = max(values, default=0) or 1
     points = " ".join(f"{x:g},{y:.1f}" for x, y in _steps(list(values), top))
     end = len(values)
     return tag(
         "svg",
-        tag("path", d=f"M0,{HEIGHT} {points} {end},{HEIGHT}Z", class_="area c0"),
+        tag("path", d=f"M0,{HEIGHT} {points} {end},{HEIGHT}Z", class_=f"area {color}"),
         viewBox=f"0 0 {max(end, 1)} {HEIGHT}",
         preserveAspectRatio="none",
         class_="spark",
@@ -175,7 +175,7 @@ def columns(values: Sequence[float], label: str) -> Html:
             y=f"{HEIGHT * (1 - max(value / top, 0.02)):.1f}",
             width="0.76",
             height=f"{HEIGHT * max(value / top, 0.02):.1f}",
-            class_="area c1" if value >= marked else "area c0",
+            class_="area most" if value >= marked else "area even",
         )
         for index, value in enumerate(values)
     ]

@@ -16,10 +16,10 @@ from rocketlake.spark.jobs.profile.moments import span_text, time_text
 from rocketlake.spark.jobs.profile.page import sections
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
 from rocketlake.spark.jobs.profile.page.over_time import over_time
-from rocketlake.spark.jobs.profile.tables import Profile, Summary
+from rocketlake.spark.jobs.profile.tables import ProfileTables, Summary
 from rocketlake.version import __version__
 
-_SECTIONS: Final[tuple[tuple[str, str, Callable[[Profile], Html]], ...]] = (
+_SECTIONS: Final[tuple[tuple[str, str, Callable[[ProfileTables], Html]], ...]] = (
     ("topics", "Topics", sections.topics),
     ("groups", "Consumer groups", sections.groups),
     ("retries", "Retries and dead letters", sections.retries),
@@ -31,7 +31,7 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Profile], Html]], ...]] = (
 )
 
 
-def render(profile: Profile) -> str:
+def render(profile: ProfileTables) -> str:
     """Return the page."""
     style, script = _asset("profile.css"), _asset("profile.js")
     body, readouts = _body(profile)
@@ -79,7 +79,7 @@ def _asset(name: str) -> str:
     return place.read_text(encoding="utf-8")
 
 
-def _body(profile: Profile) -> tuple[Html, dict[str, object]]:
+def _body(profile: ProfileTables) -> tuple[Html, dict[str, object]]:
     plots, readouts = over_time(profile)
     is_empty = not profile.summary.messages
     shown = [] if is_empty else [item for item in _SECTIONS if _has(profile, item[0])]
@@ -99,7 +99,7 @@ def _body(profile: Profile) -> tuple[Html, dict[str, object]]:
     return join(_head(profile), main, _foot(profile)), dict(readouts)
 
 
-def _has(profile: Profile, anchor: str) -> bool:
+def _has(profile: ProfileTables, anchor: str) -> bool:
     if anchor == "keys":
         return bool(profile.keys)
     if anchor == "tags":
@@ -107,7 +107,7 @@ def _has(profile: Profile, anchor: str) -> bool:
     return True
 
 
-def _head(profile: Profile) -> Html:
+def _head(profile: ProfileTables) -> Html:
     summary = profile.summary
     return tag(
         "header",
@@ -155,7 +155,7 @@ def _latency(value: float | None) -> str:
     return NONE if value is None else span_text(value)
 
 
-def _stands_out(profile: Profile) -> Html:
+def _stands_out(profile: ProfileTables) -> Html:
     items = [
         tag(
             "li",
@@ -182,7 +182,7 @@ def _stands_out(profile: Profile) -> Html:
     )
 
 
-def _foot(profile: Profile) -> Html:
+def _foot(profile: ProfileTables) -> Html:
     stores = profile.summary.stores
     return tag(
         "footer",

@@ -7,15 +7,16 @@ from rocketlake.spark.jobs.profile.figures import NONE, plural, share_text, shor
 from rocketlake.spark.jobs.profile.findings import DEAD_LETTERS, RETRIES
 from rocketlake.spark.jobs.profile.moments import span_text, time_text
 from rocketlake.spark.jobs.profile.page import plots
+from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, bar_cell, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
-from rocketlake.spark.jobs.profile.tables import BinRow, Profile, QueueRow, TopicRow
+from rocketlake.spark.jobs.profile.tables import BinRow, ProfileTables, QueueRow, TopicRow
 
 _SHOWN = 100  # rows of a table that may be long
 _QUEUES_DRAWN = 64
 
 
-def topics(profile: Profile) -> Html:
+def topics(profile: ProfileTables) -> Html:
     """Every topic, the biggest first."""
     sparks: dict[str | None, list[float]] = {}
     place = {row.start_ms: index for index, row in enumerate(profile.times)}
@@ -36,18 +37,26 @@ def topics(profile: Profile) -> Html:
         Head("queues"),
         Head("last stored (UTC)", is_number=False),
     ]
-    rows = [_topic(profile, row, sparks.get(row.topic)) for row in profile.topics[:_SHOWN]]
+    colors = topic_colors(profile)
+    rows = [
+        _topic(profile, row, _spark(sparks.get(row.topic), colors.get(row.topic, REST)))
+        for row in profile.topics[:_SHOWN]
+    ]
     return join(
         grid("Topics", heads, rows),
         _more(len(profile.topics) - _SHOWN, "topic", "--tables writes all of them"),
     )
 
 
-def _topic(profile: Profile, row: TopicRow, values: Sequence[float] | None) -> list[Cell]:
+def _spark(values: Sequence[float] | None, color: str) -> Html:
+    if values is None or len(values) < 2:
+        return Html("")
+    label = f"messages over time, at most {max(values):,.0f} a step"
+    return plots.sparkline(values, label, color)
+
+
+def _topic(profile: ProfileTables, row: TopicRow, spark: Html) -> list[Cell]:
     summary = profile.summary
-    spark = ""
-    if values and len(values) > 1:
-        spark = plots.sparkline(values, f"messages over time, at most {max(values):,.0f} a step")
     span = (row.last_ms or 0) - (row.first_ms or 0)
     rate = row.messages * 1000 / span if span >= 1000 else None
     return [
@@ -66,7 +75,7 @@ def _topic(profile: Profile, row: TopicRow, values: Sequence[float] | None) -> l
     ]
 
 
-def sizes(profile: Profile) -> Html:
+def sizes(profile: ProfileTables) -> Html:
     """How large messages are, in the log."""
     summary = profile.summary
     say = (
@@ -77,7 +86,7 @@ def sizes(profile: Profile) -> Html:
     return join(tag("p", say), _histogram("Sizes", profile.sizes, size_text))
 
 
-def latencies(profile: Profile) -> Html:
+def latencies(profile: ProfileTables) -> Html:
     """How long messages took from the producer to the store."""
     summary = profile.summary
     slowest = max(summary.latency_max or 0, 0)
@@ -86,6 +95,8 @@ def latencies(profile: Profile) -> Html:
         f" {span_text(summary.latency_p90 or 0)}, 99 % at most"
         f" {span_text(summary.latency_p99 or 0)}, the slowest {span_text(slowest)}: the time of the"
         " broker's clock at storing, less the time of the producer's clock at sending."
+        " Retries, dead letters and settled transactions keep the birth time of the first message,"
+        " and are left out."
     )
     return join(tag("p", say), _histogram("Latencies", profile.latencies, span_text))
 
@@ -101,7 +112,11 @@ def _histogram(caption: str, rows: Sequence[BinRow], spell: Callable[[float], st
         Head("up to here"),
     ]
     cells, seen = [], 0
-    for row in rows:
+    for row in _joined(rows):
+        if not row.messages:
+            text = f"none from {spell(row.first)} to {spell(row.end)}"
+            cells.append([Cell(""), Cell(tag("span", text, class_="dim")), *[Cell("")] * 3])
+            continue
         seen += row.messages
         first = "below 0" if row.first < 0 else spell(row.first)
         cells.append(
@@ -116,7 +131,18 @@ def _histogram(caption: str, rows: Sequence[BinRow], spell: Callable[[float], st
     return grid(caption, heads, cells, is_sortable=False)
 
 
-def tags(profile: Profile) -> Html:
+def _joined(rows: Sequence[BinRow]) -> list[BinRow]:
+    """Return the rows of a histogram, each run of several empty ones as one."""
+    found: list[BinRow] = []
+    for row in rows:
+        if found and not row.messages and not found[-1].messages:
+            found[-1] = BinRow(first=found[-1].first, end=row.end, messages=0)
+        else:
+            found.append(row)
+    return found
+
+
+def tags(profile: ProfileTables) -> Html:
     """The most frequent tags of the biggest topics."""
     totals = {row.topic: row.messages for row in profile.topics}
     heads = [
@@ -139,7 +165,7 @@ def tags(profile: Profile) -> Html:
     return join(grid("Tags", heads, rows), _more(len(profile.tags) - _SHOWN, "tag", "--tables"))
 
 
-def keys(profile: Profile) -> Html:
+def keys(profile: ProfileTables) -> Html:
     """The keys with most messages."""
     totals = {row.topic: row.messages for row in profile.topics}
     heads = [
@@ -162,7 +188,7 @@ def keys(profile: Profile) -> Html:
     return grid("Keys", heads, rows)
 
 
-def queues(profile: Profile) -> Html:
+def queues(profile: ProfileTables) -> Html:
     """How evenly the queues of a topic are filled."""
     by_topic: dict[str, list[QueueRow]] = defaultdict(list)
     for row in profile.queues:
@@ -202,7 +228,7 @@ def queues(profile: Profile) -> Html:
     return grid("Queues", heads, rows[:_SHOWN])
 
 
-def groups(profile: Profile) -> Html:
+def groups(profile: ProfileTables) -> Html:
     """How far consumer groups have come."""
     if not profile.groups:
         return tag("p", "The store holds no progress of consumer groups.", class_="dim")
@@ -236,7 +262,7 @@ def groups(profile: Profile) -> Html:
     )
 
 
-def retries(profile: Profile) -> Html:
+def retries(profile: ProfileTables) -> Html:
     """What was consumed again, and what was given up."""
     found = [row for row in profile.topics if row.topic.startswith((DEAD_LETTERS, RETRIES))]
     count = plural(profile.summary.retried, "message") if profile.summary.retried else "No message"
