@@ -13,6 +13,7 @@ import click
 import rocketlake
 from rocketlake import config
 from rocketlake.cli.screen import progress, progress_of_unknown
+from rocketlake.files.local_path import local_path
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.options import ReadOptions, StoreOptions
 
@@ -28,7 +29,7 @@ class StoreArguments:
     """Where a store lies and what is known of it, as given on the command line."""
 
     def __init__(self, path: str, commitlog: str | None, options: str | None) -> None:
-        self.path = Path(path)
+        self.path = local_path(path)
         self._commitlog = commitlog
         self._options = options
 
@@ -43,7 +44,7 @@ class StoreArguments:
         text = self._commitlog or options.store_path_commit_log or ""
         both = f"{text},{options.read_only_commit_log_store_paths or ''}"
         parts = [part.strip() for part in both.split(",") if part.strip()]
-        dirs = tuple(Path(part.replace("{store}", str(self.path))) for part in parts)
+        dirs = tuple(local_path(part.replace("{store}", str(self.path))) for part in parts)
         return OfflineStore(self.path, log_dirs=dirs, options=options, on_damage=on_damage)
 
     @property

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from rocketlake import failpoint
 from rocketlake.errors import ConfigError, StoreError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps
 from rocketlake.files.whole_file import read_whole, write_whole
 from rocketlake.model.topics import is_lmq, is_system_topic
@@ -37,7 +38,6 @@ RUNS_KEPT: Final = 100
 _NAME_MAX: Final = 255
 _KEPT: Final = 200  # characters of a name that is too long; topics are ASCII
 
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 
 
@@ -220,18 +220,9 @@ def archive_path(text: str | os.PathLike[str]) -> Path:
     Raises:
         ConfigError: it is none of this machine's, or nothing is named.
     """
-    path = os.fspath(text)
-    if path.startswith("file:"):
-        path = "/" + path.removeprefix("file:").lstrip("/")
-    scheme = _SCHEME.match(path)
-    if scheme is not None:
-        raise ConfigError(
-            f"{path!r}: an archive is a directory that every machine sees, not in {scheme[1]};"
-            " mount it"
-        )
-    if not path.strip():
+    if not os.fspath(text).strip():
         raise ConfigError("the directory of the archive is not named")
-    return Path(path).absolute()
+    return absolute_path(text)
 
 
 def partition_path(topic: str, date: str) -> str:

@@ -4,6 +4,8 @@ The environment of this process has rocketlake, that of the executors has not; s
 hands on to them must not name this source tree.
 """
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -20,6 +22,7 @@ from hashing import read
 from hindered import HinderedDataSource
 
 import rocketlake
+from rocketlake.cli.main import main as main_command
 from rocketlake.spark import jobs
 from rocketlake.spark.session import command_session
 from rocketlake.spark.wording import reworded
@@ -92,8 +95,18 @@ def job(spark, *, name, store):
     return msgspec.to_builtins(getattr(jobs, name)(spark, store))
 
 
+def command(spark, *, words):
+    """Run a command, which takes the session that there is; its exit code and all that it said."""
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = main_command.main(words, prog_name="rocketlake", standalone_mode=False)
+    said.seek(0)
+    return {"code": code or 0, "said": said.read()}
+
+
 STEPS = {
-    step.__name__: step for step in (what_executors_have, read, read_killed, write, archive, job)
+    step.__name__: step
+    for step in (what_executors_have, read, read_killed, write, archive, job, command)
 }
 
 

@@ -138,3 +138,67 @@ def test_a_store_is_dispatched_rebuilt_and_verified(cluster: Cluster, tmp_path: 
     found = cluster.answer(step="job", name="verify", store=str(path))
     assert found["faults"] == []
     assert (found["summary"]["records"], found["summary"]["keys"]) == (300, 300)
+
+
+# --- paths --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(cluster: Cluster, tmp_path: Path) -> Path:
+    """A directory whose name has a space, behind a link; the store in it is `small`."""
+    (tmp_path / "real").mkdir()
+    place = tmp_path / "a place"
+    place.symlink_to("real")
+    make_store(place / "small", 30)
+    return place
+
+
+def typed(place: Path, form: str, folder: Path) -> str:
+    """A store's path as a person types it in a directory."""
+    store = place / "small"
+    return {
+        "relative": os.path.relpath(store, folder),
+        "home": f"~/{os.path.relpath(store, Path.home())}",
+        "file": f"file:{store}",
+        "uri": store.as_uri(),
+    }[form]
+
+
+COMMANDS = {
+    "archive": (["{store}", "{place}/archive"], "30"),
+    "compact": (["{store}", "{place}/newest", "--topic", "orders"], "20"),
+    "dispatch": (["{store}"], "0 records"),
+    "profile": (["{store}"], "30 messages in 2 topics"),
+    "rebuild": (["{store}"], "30 records: 30 units"),
+    "replay": (["{store}", "{place}/copy", "--topic", "orders"], "20"),
+    "verify": (["{store}", "--master", "spark"], "no findings: sound"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_a_relative_path(cluster: Cluster, place: Path, command: str):
+    """`verify` and `rebuild` said that the executor cannot see it."""
+    words, says = COMMANDS[command]
+    store = typed(place, "relative", cluster.folder)
+    words = [word.format(store=store, place=Path(store).parent) for word in words]
+    found = cluster.answer(step="command", words=[command, *words])
+    assert found["code"] == 0, found
+    assert says in found["said"]
+
+
+@pytest.mark.parametrize("form", ["home", "file", "uri"])
+def test_a_path_as_people_type_it(cluster: Cluster, place: Path, form: str):
+    store = typed(place, form, cluster.folder)
+    found = cluster.answer(step="command", words=["verify", store, "--master", "spark"])
+    assert (found["code"], "30 records" in found["said"]) == (0, True), found
+    found = cluster.answer(step="job", name="rebuild", store=store)
+    assert found["records"] == 30
+    assert cluster.answer(step="read", options={"path": store, "topic": "orders"})["rows"] == 20
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_path_that_is_no_directory_is_refused(cluster: Cluster, command: str):
+    words = [word.format(store="s3://bucket/store", place="data") for word in COMMANDS[command][0]]
+    said = cluster.call(step="command", words=[command, *words])
+    assert "'s3://bucket/store': stores and archives are in directories" in said["error"]
+    assert said["error"].endswith("not in s3; mount it, or copy it")

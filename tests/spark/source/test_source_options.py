@@ -120,7 +120,7 @@ def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
         ({"table": "index", "topic": "t"}, "topic does not go with table = index"),
         ({"table": "queue", "sql": "a > 1"}, "sql does not go with table = queue"),
         ({"options": '{"mappedFileSizeComitLog": 1}'}, "mappedFileSizeCommitLog"),
-        ({"path": "hdfs://host/store"}, "not from hdfs; mount it"),
+        ({"path": "hdfs://host/store"}, "not in hdfs; mount it"),
         ({"path": "x=/a,x=/b"}, "two stores are named 'x'"),
         ({"path": ""}, 'option "path" is missing'),
         ({"paths": "{"}, "option paths"),

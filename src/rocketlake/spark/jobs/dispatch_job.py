@@ -22,6 +22,7 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source
 from rocketlake.embedded.outside import settle_elsewhere
 from rocketlake.errors import StoreLockedError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format import names
 from rocketlake.spark.jobs.dispatching.following import Following
@@ -140,7 +141,7 @@ class DispatchJob:
         """`functions` get the DataFrame of records by name: custom dispatchers."""
         self._ops = ops or PosixFileOps()
         self._clock = clock or SystemClock()
-        self._root = root.absolute()
+        self._root = absolute_path(root)
         self._conf = conf
         self._part_bytes = part_bytes
         self._options = dict(options or {})
@@ -282,10 +283,10 @@ def dispatch(  # noqa: PLR0913 - each says one thing a job can be told
         StoreError: something cannot be read or written.
     """
     if dry_run:
-        with OfflineStore(store) as view:
+        with OfflineStore(absolute_path(store)) as view:
             return plan_dispatch(view)
     job = DispatchJob(
-        spark or session(), Path(store), conf, functions=functions, on_progress=on_progress
+        spark or session(), absolute_path(store), conf, functions=functions, on_progress=on_progress
     )
     with nullcontext() if once else stopped_by_signals(job):
         return job.run(once=once, poll_s=poll_s)

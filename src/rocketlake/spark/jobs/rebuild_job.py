@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import ConfigError, StoreError, StoreLockedError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.store_lock import StoreLock
@@ -32,6 +33,7 @@ from rocketlake.spark.jobs.dispatching.blocks import Rules, Wanted
 from rocketlake.spark.jobs.dispatching.parts import LogShape, Part, cut
 from rocketlake.spark.jobs.dispatching.running import Runner, as_runner
 from rocketlake.spark.jobs.dispatching.writing import PartWriter, Tally, seamless
+from rocketlake.spark.jobs.store_paths import is_named_from_the_root, named_from_the_root
 from rocketlake.spark.jobs.tasks import session
 from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.file_shape import find_shape
@@ -133,6 +135,11 @@ def plan_rebuild(
     if what not in WHAT:
         raise ConfigError(f"what = {what!r}: wanted one of {', '.join(WHAT)}")
     refuse_rocksdb_queues(store.directory)
+    if not is_named_from_the_root(store):
+        with named_from_the_root(store) as view:
+            return plan_rebuild(
+                view, what=what, part_bytes=part_bytes, shape_of_index=shape_of_index
+            )
     found = look(store)
     has_queues, has_keys = what != "index", what != "queues"
     shape = LogShape(
@@ -397,7 +404,7 @@ def rebuild(
         StoreLockedError: somebody has the store open.
         StoreError: something cannot be read or written; what was there stays.
     """
-    with OfflineStore(store, options=options) as view:
+    with OfflineStore(absolute_path(store), options=options) as view:
         plan = plan_rebuild(view, what=what)
     if dry_run:
         return plan

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import local_path
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata.archive_manifest import MANIFEST
 from rocketlake.model.topics import dlq_topic
@@ -119,7 +120,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 def places_of(source: str | Path, archive: str | Path | None = None) -> dict[str, str]:
     """Tell a store from an archive by what is in the directory; return `path` and `archive`."""
     text = str(source)
-    is_archive = PosixFileOps().stat(Path(text) / MANIFEST) is not None
+    is_archive = PosixFileOps().stat(local_path(text) / MANIFEST) is not None
     if is_archive and archive is not None:
         raise ConfigError(f"{source} and {archive} are both archives; name one, and a store")
     if is_archive:

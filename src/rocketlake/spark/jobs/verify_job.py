@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from rocketlake.files.local_path import absolute_path
+from rocketlake.spark.jobs.store_paths import is_named_from_the_root, named_from_the_root
 from rocketlake.spark.jobs.tasks import map_on, seeing, session
 from rocketlake.spark.progress import watching
 from rocketlake.store.offline.view import OfflineStore
@@ -64,6 +66,9 @@ def run_verify(
     Raises:
         StoreNotFoundError: there is no store, or an executor cannot see it.
     """
+    if not is_named_from_the_root(store):
+        with named_from_the_root(store) as view:
+            return run_verify(spark, view, options, on_progress=on_progress)
     root = store.directory.root
 
     def on_spark(action: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
@@ -94,7 +99,7 @@ def verify(
     Raises:
         StoreNotFoundError: there is no store, or an executor cannot see it.
     """
-    with OfflineStore(store) as view:
+    with OfflineStore(absolute_path(store)) as view:
         if dry_run:
             return plan_verify(view, options)
         return run_verify(spark or session(), view, options, on_progress=on_progress)

@@ -12,6 +12,7 @@ import pyspark
 from msgspec import Struct
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.model.topics import is_dlq_topic, is_lmq, is_retry_topic, is_system_topic
 from rocketlake.spark.pipelines.sampling import TopicSample, sample_topic
 from rocketlake.spark.pipelines.shapes import Fields, columns_text, quoted
@@ -75,7 +76,7 @@ def plan_project(directory: Path, settings: ProjectSettings) -> ProjectPlan:
         StoreNotFoundError: there is no store.
         ConfigError: a topic is not there, or there are none or too many to choose from.
     """
-    directory = directory.absolute()
+    directory = absolute_path(directory)
     source = _source(settings)
     options = SourceOptions.parse(source)
     with StoreSet.open(options) as stores:
@@ -216,7 +217,7 @@ class _Writer:
             )
         first = silvers[0]
         name = next(n for s, n in zip(self._samples, names, strict=True) if s is first)
-        store = Path(self._settings.sink_store or self._root / "data" / "store").absolute()
+        store = absolute_path(self._settings.sink_store or self._root / "data" / "store")
         options = {"path": str(store), "topic": str(self._settings.sink_topic)}
         assert first.schema is not None
         self._file(

@@ -1,10 +1,10 @@
 """The directories of the option `path`, and the names of the stores there."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import local_path
 
 
 def is_dir(text: str) -> bool:
@@ -24,15 +24,7 @@ def named_path(text: str) -> tuple[str | None, str]:
     name, is_named, rest = text.partition("=")
     if not is_named or "/" in name:
         name, rest = "", text
-    if rest.startswith("file:"):
-        rest = "/" + rest.removeprefix("file:").lstrip("/")
-    scheme = re.match(r"([a-z0-9]+)://", rest)
-    if scheme is not None:
-        raise ConfigError(
-            f"path {rest!r}: stores are read from directories, not from {scheme[1]}; mount it, or "
-            "copy the store"
-        )
-    return name or None, str(Path(rest).expanduser())
+    return name or None, str(local_path(rest))
 
 
 def with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.name_hints import unknown_option
 
 _KNOWN: Final = {
@@ -56,12 +57,12 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"option path = {path!r}: a write has one store; several can only be read"
             )
-        root = Path(_local(path)).absolute()
-        staging = _local(given.get("stagingPath", "").strip())
+        root = absolute_path(path)
+        staging = given.get("stagingPath", "").strip()
         return cls(
             path=str(root),
             topic=_topic(given.get("topic")),
-            staging_path=str(Path(staging).absolute() if staging else root / ROOM / "staging"),
+            staging_path=str(absolute_path(staging) if staging else root / ROOM / "staging"),
             write_id=_write_id(given.get("writeId")),
             lock_timeout_s=_seconds(given.get("lockTimeout")),
             conf=given.get("options"),
@@ -95,10 +96,6 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
         elif key.lower() not in _OF_SPARK:
             raise unknown_option(key, _KNOWN.values(), of=" of a write")
     return given
-
-
-def _local(path: str) -> str:
-    return path.removeprefix("file://").removeprefix("file:")
 
 
 def _topic(topic: str | None) -> str | None:

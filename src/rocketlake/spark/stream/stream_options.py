@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.reading.options import GROUP, LATEST, Moment, SourceOptions, Table
 
 MAX_DELAY_MS: Final = 15 * 60_000
@@ -47,7 +48,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             min_rows=_rows(given, "minOffsetsPerTrigger"),
             max_delay_ms=_time(given, "maxTriggerDelay"),
             group=group,
-            progress_path=_local(path) if path else None,
+            progress_path=absolute_path(path) if path else None,
             is_compact=_flag(given, "compactOffsets"),
         )
         if found.min_rows and found.max_rows and found.min_rows > found.max_rows:
@@ -117,11 +118,3 @@ def _time(given: dict[str, str], name: str) -> int:
         raise ConfigError(f"option {name} = {text!r}: wanted a time, like 15m, 30s or 500ms")
     unit = (found[2] or "ms").lower()
     return int(found[1]) // 1000 if unit == "us" else int(found[1]) * _TIME_MS[unit]
-
-
-def _local(text: str) -> Path:
-    """Return a directory of this machine; Spark's spelling with `file:` too."""
-    path = "/" + text.removeprefix("file:").lstrip("/") if text.startswith("file:") else text
-    if re.match(r"[a-z0-9]+://", path):
-        raise ConfigError(f"option progressPath = {text!r}: wanted a directory, not a URL")
-    return Path(path)

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from rocketlake.clock import Clock, SystemClock
+from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.jobs.compact.local_plan import KeyCounts, count_keys, is_countable_here
 from rocketlake.spark.jobs.compact.settings import PROPERTY, CompactSettings, check
 from rocketlake.spark.jobs.local_scan import scan_here
@@ -114,7 +115,7 @@ def _plan(
 ) -> CompactPlan:
     return CompactPlan(
         selection=selection,
-        target=str(Path(target).absolute()),
+        target=str(absolute_path(target)),
         settings=settings,
         id=settings.id or uuid.uuid4().hex[:16],
         messages=counted.messages,

@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.embedded.bulk import look_at
 from rocketlake.errors import ConfigError, StoreError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.whole_file import replace_whole
 from rocketlake.spark.jobs.local_scan import scan_here
@@ -178,11 +179,11 @@ def _ask(
     target: str | Path, selection: Selection, settings: ReplaySettings, clock: Clock | None
 ) -> Asked:
     _check(settings)
-    return _asked(Path(target).absolute(), selection, settings, clock or SystemClock())
+    return _asked(absolute_path(target), selection, settings, clock or SystemClock())
 
 
 def _plan(target: str | Path, asked: Asked, rows: Sequence[FlowRow]) -> ReplayPlan:
-    root = Path(target).absolute()
+    root = absolute_path(target)
     seen = look_at(str(root), asked.settings.sink_options.get("options"))
     return ReplayPlan(
         target=str(root),
