@@ -48,7 +48,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             min_rows=_rows(given, "minOffsetsPerTrigger"),
             max_delay_ms=_time(given, "maxTriggerDelay"),
             group=group,
-            progress_path=absolute_path(path) if path else None,
+            progress_path=_directory(path) if path else None,
             is_compact=_flag(given, "compactOffsets"),
         )
         if found.min_rows and found.max_rows and found.min_rows > found.max_rows:
@@ -118,3 +118,11 @@ def _time(given: dict[str, str], name: str) -> int:
         raise ConfigError(f"option {name} = {text!r}: wanted a time, like 15m, 30s or 500ms")
     unit = (found[2] or "ms").lower()
     return int(found[1]) // 1000 if unit == "us" else int(found[1]) * _TIME_MS[unit]
+
+
+def _directory(text: str) -> Path:
+    """Return a directory of this machine."""
+    try:
+        return absolute_path(text)
+    except ConfigError as error:
+        raise ConfigError(f"option progressPath: {error}") from error
