@@ -13,7 +13,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec import Struct
 from pyspark.sql.types import StructField, StructType
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 
 OPTIONS_KEY: Final = "rocketlake.options"
 DIGEST_KEY: Final = "rocketlake.digest"
@@ -132,7 +132,7 @@ def _absolute(path: str) -> str:
         ConfigError: one of several stores has a relative path.
     """
     if "," not in path and "=" not in path and "://" not in path:
-        return str(Path(path.removeprefix("file:")).expanduser().absolute())
+        return str(absolute_path(path))
     for part in path.split(","):
         place = part.strip().partition("=")[2] or part.strip()
         if not place.startswith(("/", "file:/", "~")) and "://" not in place:

@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.session import is_connect, open_session
 from rocketlake.spark.source import register
 
@@ -118,7 +119,7 @@ def _catalog(folder: str | Path | None, conf: Mapping[str, str]) -> dict[str, st
     """
     if folder is None:
         return {}
-    root = Path(folder).expanduser().absolute()
+    root = absolute_path(folder)
     if set("; \"'\\") & set(str(root)):
         raise ConfigError(
             f"catalog = {str(folder)!r}: Derby takes no blanks, quotes or semicolons in a path"

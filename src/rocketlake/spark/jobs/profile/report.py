@@ -4,6 +4,7 @@ from html import escape
 from pathlib import Path
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import local_path
 from rocketlake.spark.jobs.profile.page.rendering import first_line, render
 from rocketlake.spark.jobs.profile.tables import ProfileTables
 
@@ -23,7 +24,7 @@ class Profile(ProfileTables, frozen=True, kw_only=True):
         Raises:
             ConfigError: the file cannot be written.
         """
-        target = Path(path).expanduser()
+        target = local_path(path)
         page = self.page()
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
