@@ -19,8 +19,8 @@ from rocketlake import KERNEL, OfflineStore, __version__
 from rocketlake.cli import screen
 from rocketlake.cli.info import print_survey
 from rocketlake.cli.lines import BodyForm
+from rocketlake.cli.message_search import Selection, Selector
 from rocketlake.cli.rows import RowPrinter
-from rocketlake.cli.select import Selection, Selector
 from rocketlake.cli.survey import survey
 from rocketlake.errors import ConfigError
 from rocketlake.model.queues import QueueKey

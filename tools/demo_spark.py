@@ -15,7 +15,7 @@ import rocketlake
 from rocketlake import Message, OfflineStore
 from rocketlake.cli import screen
 from rocketlake.spark.jobs import ArchiveReport, archive, profile
-from rocketlake.spark.jobs.profile.page.rendering import render
+from rocketlake.spark.jobs.profile.page.document import render
 from rocketlake.spark.session import command_session
 
 KEY = "o-1000"

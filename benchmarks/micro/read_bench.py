@@ -19,8 +19,8 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.reader import Reader
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.read.reader import Reader
+from rocketlake.store.stats.store_stats import StoreStats
 
 COUNT = 1_000_000
 

@@ -15,7 +15,7 @@ from store import get_bench, our_store
 
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetRequest, SendFields
-from rocketlake.store.server_put import ServerProperties
+from rocketlake.store.put.server_put import ServerProperties
 
 ROUNDS = 5
 COUNTS = {100: 400_000, 1024: 200_000}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketlake.embedded.aio import AsyncStore, open_store_async
-    from rocketlake.embedded.consumer import Consumer
-    from rocketlake.embedded.opening import open_store
+    from rocketlake.embedded.consumer.consumer import Consumer
+    from rocketlake.embedded.open_store import open_store
     from rocketlake.embedded.plug_ins import PlugInContext, PluginMessageStore
     from rocketlake.embedded.read_only import ReadOnlyStore
     from rocketlake.embedded.store import Store
@@ -78,7 +78,7 @@ __all__ = [
 _HOMES = {
     "AsyncStore": "rocketlake.embedded.aio",
     "ConfigError": "rocketlake.errors",
-    "Consumer": "rocketlake.embedded.consumer",
+    "Consumer": "rocketlake.embedded.consumer.consumer",
     "GetResult": "rocketlake.store.api",
     "GetStatus": "rocketlake.store.api",
     "KERNEL": "rocketlake.format.kernel",
@@ -102,7 +102,7 @@ _HOMES = {
     "TopicConfig": "rocketlake.model.topics",
     "__version__": "rocketlake.version",
     "closing_on_sigterm": "rocketlake.store.exit_hook",
-    "open_store": "rocketlake.embedded.opening",
+    "open_store": "rocketlake.embedded.open_store",
     "open_store_async": "rocketlake.embedded.aio",
     "set_body_size_max": "rocketlake.model.compression",
 }

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.files.preallocator import Preallocator
-from rocketlake.files.service import BackgroundService
-from rocketlake.store.flush import GroupCommit
+from rocketlake.store.put.flush import GroupCommit
 
 
 class Hands:

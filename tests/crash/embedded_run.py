@@ -8,7 +8,7 @@ from msgspec import Struct
 from sim_disk import SimDisk
 from sim_store import ROOT, SIZES
 
-from rocketlake.embedded.opening import Opening, open_writable
+from rocketlake.embedded.open_store import Opening, open_writable
 from rocketlake.embedded.store import Store
 from rocketlake.model.message import Message
 from rocketlake.store.options import StoreOptions

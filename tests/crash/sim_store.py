@@ -7,7 +7,7 @@ from sim_disk import SimDisk
 
 from rocketlake.files.ops import FileOps
 from rocketlake.store.assembly import Base
-from rocketlake.store.log_dirs import open_dirs
+from rocketlake.store.disk.log_dirs import open_dirs
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
 from support.engine import Catalog

@@ -10,7 +10,7 @@ from sim_store import open_on
 from test_deletion_power_cut import QUEUES, put, read
 
 from rocketlake.store.api import GetRequest
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
 from support.manual_clock import ManualClock
 
 MODES = ("sync", "async", "buffers")

@@ -8,8 +8,8 @@ import pytest
 
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.queues import Places
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.queues import Places
 from support.golden import Golden, GoldenStores, case_names
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from rocketlake.delay.ports import DueRequest
-from rocketlake.delay.service import DelayServices
-from rocketlake.delay.store_door import StoreDoor
+from rocketlake.delay.services import DelayServices
+from rocketlake.delay.store_access import StoreDoor
 from rocketlake.files.mapped_file_queue import Expiry
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt
-from rocketlake.store.filter_bits import FilterBits, SqlSubscription
+from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
 from rocketlake.store.message_store import MessageStore
 from support.engine import open_engine
 from support.golden import Golden, GoldenCase

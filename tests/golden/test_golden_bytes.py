@@ -6,16 +6,10 @@ import pytest
 from rocketlake.format import layout, queue_unit
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.record import Check, StopReason, reencode, scan
-from rocketlake.format.timer import (
-    MAGIC_ROLL,
-    TimerCheckpoint,
-    TimerUnit,
-    WheelSlot,
-    slot_position,
-)
+from rocketlake.format.timer import MAGIC_ROLL, TimerCheckpoint, TimerUnit, WheelSlot, slot_position
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.unit_kind import BATCHED, PLAIN
+from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
 
 # --- commit log ------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from rocketlake.format.index import ENTRY_DTYPE, IndexHeader
 from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import RecordColumns
 from rocketlake.model.topics import SCHEDULE_TOPIC
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
 from support.golden import case_names
 from support.manual_clock import ManualClock
 

@@ -7,8 +7,8 @@ from rocketlake.format import layout
 from rocketlake.format.index import IndexEntry, IndexHeader
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.flags import TransactionType, transaction_type
+from rocketlake.store.disk.log import store_timestamp
 from rocketlake.store.offline import KeyQuery
-from rocketlake.store.offline.log import store_timestamp
 
 EVER = 1 << 62
 ALL = 1 << 30

@@ -10,9 +10,9 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout, queue_unit
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.offline import Boundary
-from rocketlake.store.unit_kind import BATCHED, PLAIN
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
 from support.golden import GoldenCase, case_names
 from support.manual_clock import ManualClock
 

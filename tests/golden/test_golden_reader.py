@@ -9,8 +9,8 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import names
 from rocketlake.store.api import GetRequest, GetStatus
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.reader import Reader
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.read.reader import Reader
+from rocketlake.store.stats.store_stats import StoreStats
 
 
 def mapped(*directories, file_size):

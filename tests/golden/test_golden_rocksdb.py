@@ -14,7 +14,7 @@ import rocksdict
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.embedded.bulk import look_at, open_bulk
+from rocketlake.embedded.bulk_store import look_at, open_bulk
 from rocketlake.errors import StoreError
 from rocketlake.files.json_file import load_table
 from rocketlake.files.ops import PosixFileOps
@@ -22,8 +22,8 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import java_json
 from rocketlake.metadata import groups, offsets, topics
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.traits import refuse_rocksdb
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.traits import refuse_rocksdb
 from support import command
 from support.golden import ROCKSDB_DATA, GoldenStores, sha256, snapshot
 
@@ -343,7 +343,7 @@ from pathlib import Path
 from rocketlake.errors import StoreError
 from rocketlake.metadata import groups, offsets, topics
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.traits import refuse_rocksdb
+from rocketlake.store.disk.traits import refuse_rocksdb
 
 root, answered, refused = Path(sys.argv[1]), 0, 0
 dice = random.Random(13)

@@ -11,8 +11,8 @@ from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import split_keys
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.queues import Places
 from rocketlake.store.offline import Boundary, KeyQuery, OfflineStore
-from rocketlake.store.offline.queues import Places
 
 _CAP = 64  # RocketMQ gives at most so many messages by key
 _SHOWN = 3

@@ -19,8 +19,8 @@ from rocketlake.errors import CorruptRecordError, RocketLakeError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import layout
 from rocketlake.format.index import find_slots, lookup, walk
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.keys import KeyQuery
 from rocketlake.upkeep.verify.index_guess import guess_slots
 from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions
 from support.manual_clock import ManualClock

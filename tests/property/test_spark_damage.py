@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
-from rocketlake.spark.jobs.archive.running import carry_out
+from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.jobs.archive.tasks import write_task
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.schema import MESSAGE_SCHEMA

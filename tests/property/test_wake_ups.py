@@ -16,24 +16,27 @@ from schedule_explorer import Scheduler, codes_of, explore, explore_at_random
 
 from rocketlake import Message
 from rocketlake.clock import SystemClock
-from rocketlake.embedded import consumer as consumer_module
-from rocketlake.embedded import division as division_module
-from rocketlake.embedded.consumer import Consumer
-from rocketlake.embedded.division import Division
-from rocketlake.embedded.groups import Groups
-from rocketlake.embedded.plan import ConsumerPlan
+from rocketlake.embedded.consumer import consumer as consumer_module
+from rocketlake.embedded.consumer import group_assignment as division_module
+from rocketlake.embedded.consumer.consumer import Consumer
+from rocketlake.embedded.consumer.group_assignment import Division
+from rocketlake.embedded.consumer.groups import Groups
+from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.selection import parse_selection
-from rocketlake.files import mapped_file_queue, service
+from rocketlake.files import background_service as service
+from rocketlake.files import mapped_file_queue
+from rocketlake.files.background_service import BackgroundService, _Bell
 from rocketlake.files.descriptor import PosixWriter
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.preallocator import Preallocator
-from rocketlake.files.service import BackgroundService, _Bell
-from rocketlake.store import commit_log, dispatch, flush
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.dispatch import Dispatcher
-from rocketlake.store.durability import Durability
-from rocketlake.store.flush import BlockedPut, BufferCommit, GroupCommit
-from rocketlake.store.put_path import Putter
+from rocketlake.store.dispatch import dispatcher as dispatch
+from rocketlake.store.dispatch.dispatcher import Dispatcher
+from rocketlake.store.log import commit_log
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.put import flush
+from rocketlake.store.put.durability import Durability
+from rocketlake.store.put.flush import BlockedPut, BufferCommit, GroupCommit
+from rocketlake.store.put.putter import Putter
 from support.engine import open_engine
 
 SEED = int(os.environ.get("ROCKETLAKE_SEED", "12"))

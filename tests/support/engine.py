@@ -13,7 +13,7 @@ from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.store.api import AppendRequest, BatchRequest
 from rocketlake.store.assembly import Base
-from rocketlake.store.log_dirs import named_paths, open_dirs
+from rocketlake.store.disk.log_dirs import named_paths, open_dirs
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
 from support.manual_clock import ManualClock

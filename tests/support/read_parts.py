@@ -31,9 +31,9 @@ from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import PULL_SIZE_MAX, ColumnsResult, GetRequest, GetResult
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.raw_reader import RawReader
-from rocketlake.store.reader import Reader
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.read.raw_reader import RawReader
+from rocketlake.store.read.reader import Reader
+from rocketlake.store.stats.store_stats import StoreStats
 from support.manual_clock import ManualClock
 
 BEGIN_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import rocketlake
 from rocketlake.clock import Clock
-from rocketlake.spark.sink.committing import Committer
+from rocketlake.spark.sink.committer import Committer
 from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.staging import StagedFile

@@ -11,24 +11,30 @@ PACKAGES = ("delay", "embedded", "files", "filters", "format", "metadata", "mode
 
 BELL = "the bell of a service: only the service's own thread waits for it"
 ALLOWED = {
-    ("files/service.py", "_Bell.__init__"): BELL,
-    ("files/service.py", "_Bell.wait"): BELL,
-    ("files/service.py", "_Bell.clear"): BELL,
-    ("files/service.py", "BackgroundService._run"): BELL,
-    ("files/service.py", "BackgroundService._run_guarded"): "the service's own thread",
+    ("files/background_service.py", "_Bell.__init__"): BELL,
+    ("files/background_service.py", "_Bell.wait"): BELL,
+    ("files/background_service.py", "_Bell.clear"): BELL,
+    ("files/background_service.py", "BackgroundService._run"): BELL,
+    ("files/background_service.py", "BackgroundService._run_guarded"): "the service's own thread",
     ("files/store_lock.py", "_Registry.before_fork"): "released by the hooks behind the fork",
-    ("store/life.py", "StoreLife._acquire"): "the lock file; on a thread that runs no handlers",
-    ("store/handshake.py", "acquire_within"): "the lock file; on a thread that runs no handlers",
-    ("store/flush.py", "GroupCommit.flush_for"): "BlockedPut.wait, which is a gate",
-    ("embedded/consumer.py", "Consumer._await_ready"): "Division.wait, which is a gate",
+    (
+        "store/lifecycle.py",
+        "StoreLife._acquire",
+    ): "the lock file; on a thread that runs no handlers",
+    (
+        "store/dispatch/external_files.py",
+        "acquire_within",
+    ): "the lock file; on a thread that runs no handlers",
+    ("store/put/flush.py", "GroupCommit.flush_for"): "BlockedPut.wait, which is a gate",
+    ("embedded/consumer/consumer.py", "Consumer._await_ready"): "Division.wait, which is a gate",
     ("embedded/aio.py", "AsyncConsumer._await_ready"): "an event of asyncio: no thread waits",
     ("embedded/aio.py", "_ended"): "a future of asyncio: no thread waits",
     (
-        "store/put_future.py",
+        "store/put/future.py",
         "_Waits.make_condition",
     ): "of concurrent.futures; nothing here waits for it",
     (
-        "store/put_future.py",
+        "store/put/future.py",
         "_Waits._tell_callers",
     ): "for a second at most, on the thread of callbacks",
 }

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from rocketlake.cli.job_selecting import pairs, sized
-from rocketlake.cli.opening import note
+from rocketlake.cli.job_selection_options import pairs, sized
 from rocketlake.cli.screen import Bars, console, print_report, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.cli.store_arguments import note
 from rocketlake.errors import ArchiveBusyError
 
 if TYPE_CHECKING:  # importing it takes long
@@ -141,7 +141,7 @@ def archive(
 def _follow(plan: "ArchivePlan", spark: SparkArguments, poll: float, told: "_Told") -> None:
     """Archive until Ctrl-C or SIGTERM."""
     from rocketlake.spark.jobs import ArchiveJob
-    from rocketlake.spark.jobs.dispatch_job import stopped_by_signals
+    from rocketlake.spark.jobs.dispatch.job import stopped_by_signals
 
     with spark.session("rocketlake archive") as session:
         job = ArchiveJob(session, plan.store, plan.target, settings=plan.settings)
@@ -152,7 +152,7 @@ def _follow(plan: "ArchivePlan", spark: SparkArguments, poll: float, told: "_Tol
 
 def _run_once(plan: "ArchivePlan", spark: SparkArguments) -> "ArchiveReport":
     """Do what a plan says, or what there is to do by now."""
-    from rocketlake.spark.jobs.archive.running import catch_up, run_archive
+    from rocketlake.spark.jobs.archive.run import catch_up, run_archive
 
     with Bars() as bars, spark.session("rocketlake archive") as session:
         show = bars.follow("archiving")

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import msgspec
 
-from rocketlake.cli.job_selecting import sized
-from rocketlake.cli.opening import note
+from rocketlake.cli.job_selection_options import sized
 from rocketlake.cli.screen import Bars, console, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.cli.store_arguments import note
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
 

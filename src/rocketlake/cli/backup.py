@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from rocketlake.cli.opening import Reporter, StoreArguments, note, takes_store
 from rocketlake.cli.screen import Bars, size_text
+from rocketlake.cli.store_arguments import Reporter, StoreArguments, note, takes_store
 from rocketlake.errors import FileSizeError
 from rocketlake.format import names
 from rocketlake.upkeep.backup.copier import Backup, BackupReport, Listener

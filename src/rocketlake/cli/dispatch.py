@@ -4,8 +4,8 @@ import click
 import msgspec
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, note, takes_store
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
 
 
 @click.command()
@@ -37,7 +37,7 @@ def dispatch(
     on: without a gap, and nothing twice.
     """
     with needs_spark():
-        from rocketlake.spark.jobs.dispatch_job import (  # noqa: PLC0415 - an extra
+        from rocketlake.spark.jobs.dispatch.job import (  # noqa: PLC0415 - an extra
             DispatchJob,
             plan_dispatch,
             stopped_by_signals,

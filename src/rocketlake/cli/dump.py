@@ -5,13 +5,19 @@ from collections.abc import Iterator
 
 import click
 
+from rocketlake.cli.json_printer import JsonPrinter
 from rocketlake.cli.lines import BodyForm
-from rocketlake.cli.opening import StoreArguments, note, opened, stdout_is_terminal, takes_store
-from rocketlake.cli.printing import JsonPrinter
+from rocketlake.cli.message_search import Found, Selection, Selector
 from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.screen import Bars
-from rocketlake.cli.select import Found, Selection, Selector
-from rocketlake.cli.selecting import takes_selection
+from rocketlake.cli.selection_options import takes_selection
+from rocketlake.cli.store_arguments import (
+    StoreArguments,
+    note,
+    opened,
+    stdout_is_terminal,
+    takes_store,
+)
 from rocketlake.store.offline import OfflineStore
 
 

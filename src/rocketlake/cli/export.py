@@ -11,10 +11,16 @@ from typing import IO, cast
 import click
 
 from rocketlake.cli.dump import find
-from rocketlake.cli.opening import StoreArguments, note, opened, stdout_is_terminal, takes_store
+from rocketlake.cli.message_search import Selection
 from rocketlake.cli.screen import Bars, size_text
-from rocketlake.cli.select import Selection
-from rocketlake.cli.selecting import takes_selection
+from rocketlake.cli.selection_options import takes_selection
+from rocketlake.cli.store_arguments import (
+    StoreArguments,
+    note,
+    opened,
+    stdout_is_terminal,
+    takes_store,
+)
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.export.new_file import NewFile

@@ -8,22 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.cli.dump import find
+from rocketlake.cli.json_printer import JsonPrinter
 from rocketlake.cli.lines import BodyForm
-from rocketlake.cli.opening import (
+from rocketlake.cli.message_search import Found, Selection, Selector
+from rocketlake.cli.rows import AlignedRows, styled
+from rocketlake.cli.screen import Bars, printable, time_text
+from rocketlake.cli.selection_options import takes_selection
+from rocketlake.cli.store_arguments import (
     Reporter,
     StoreArguments,
     opened,
     stdout_is_terminal,
     takes_store,
 )
-from rocketlake.cli.printing import JsonPrinter
-from rocketlake.cli.rows import AlignedRows, styled
-from rocketlake.cli.screen import Bars, printable, time_text
-from rocketlake.cli.select import Found, Selection, Selector
-from rocketlake.cli.selecting import takes_selection
 from rocketlake.format.record import RecordColumns
 from rocketlake.store.offline import OfflineStore
-from rocketlake.upkeep.search.matching import Field, Hit, Matcher, Wish
+from rocketlake.upkeep.search.matcher import Field, Hit, Matcher, Wish
 
 _HEADER = ("TOPIC", "QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "IN", "MATCH")
 _NUMBERS = frozenset({1, 2})

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, note, opened, takes_store
+from rocketlake.cli.store_arguments import StoreArguments, note, opened, takes_store
 from rocketlake.cli.survey import Survey, survey
 
 

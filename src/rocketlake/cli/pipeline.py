@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import commitlog_option, note, options_option
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
+from rocketlake.cli.store_arguments import commitlog_option, note, options_option
 
 if TYPE_CHECKING:  # importing it takes long
-    from rocketlake.spark.pipelines.running import FlowState, PipelineReport
+    from rocketlake.spark.pipelines.run import FlowState, PipelineReport
 
 _TOLD = {"RUNNING": "runs", "COMPLETED": "done", "FAILED": "failed", "SKIPPED": "left out"}
 
@@ -87,7 +87,7 @@ def run(
     *, directory: str, full_refresh: str, refresh: str, dry_run: bool, spark: SparkArguments
 ) -> None:
     """Run the project in DIR: each table takes what is new since the last run."""
-    running = load("rocketlake.spark.pipelines.running", "pipelines")
+    running = load("rocketlake.spark.pipelines.run", "pipelines")
     wanted = running.PipelineRun(
         directory=directory,
         full_refresh=_names(full_refresh),

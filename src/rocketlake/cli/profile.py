@@ -8,9 +8,9 @@ from rich.markup import escape
 
 from rocketlake.cli import screen
 from rocketlake.cli.export import opened_out
-from rocketlake.cli.opening import commitlog_option, note, options_option
-from rocketlake.cli.selecting import TimeType
+from rocketlake.cli.selection_options import TimeType
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
+from rocketlake.cli.store_arguments import commitlog_option, note, options_option
 
 if TYPE_CHECKING:  # importing it takes long
     from rocketlake.spark.jobs.profile.report import Profile
@@ -65,7 +65,7 @@ def profile(
 
     Bodies are not read, and what is damaged is left out and named.
     """  # noqa: D301 - click wants the character itself
-    planning = load("rocketlake.spark.jobs.profile.planning")
+    planning = load("rocketlake.spark.jobs.profile.plan")
     settings = planning.ProfileSettings(
         topics=topics,
         from_time=from_time,
@@ -82,7 +82,7 @@ def profile(
         return
     if out is not None and Path(out).exists() and not force:
         raise click.UsageError(f"{out} exists; --force replaces it")
-    running = load("rocketlake.spark.jobs.profile.running")
+    running = load("rocketlake.spark.jobs.profile.run")
     with (
         spark.session("rocketlake profile") as session,
         screen.progress_of_unknown("profiling") as on_progress,
@@ -109,7 +109,7 @@ def show(found: "Profile") -> None:
     """Print the first screen of a profile."""
     out = screen.console()
     out.print(f"[bold]{_safe(found.summary.store)}[/bold]")
-    out.print(_safe(load("rocketlake.spark.jobs.profile.page.rendering").first_line(found.summary)))
+    out.print(_safe(load("rocketlake.spark.jobs.profile.page.document").first_line(found.summary)))
     for finding in found.findings:
         kind = f"[bold red]{finding.kind}[/]" if finding.is_warning else f"[dim]{finding.kind}[/]"
         out.print(f"  {kind}: {_safe(finding.text)}")

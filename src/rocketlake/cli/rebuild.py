@@ -7,8 +7,8 @@ import msgspec
 
 from rocketlake.cli import screen
 from rocketlake.cli.backup import tell
-from rocketlake.cli.opening import Reporter, StoreArguments, note, takes_store
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
+from rocketlake.cli.store_arguments import Reporter, StoreArguments, note, takes_store
 from rocketlake.upkeep.backup.copier import Listener
 from rocketlake.upkeep.file_queue_copy import copy_with_file_queues, plan_copy
 
@@ -55,7 +55,7 @@ def rebuild(
             raise click.UsageError("--to makes a whole copy: leave out --what and --json")
         return _copy(store, Path(target), dry_run=dry_run)
     with needs_spark():
-        from rocketlake.spark.jobs.rebuild_job import plan_rebuild, run_rebuild  # noqa: PLC0415 - an extra
+        from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild  # noqa: PLC0415 - an extra
 
     with store.open() as view:
         plan = plan_rebuild(view, what=what)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, note, takes_store
+from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
 from rocketlake.cli.verify import print_findings, print_summary
 from rocketlake.upkeep.repair.repairer import Plan, Repairer
 from rocketlake.upkeep.verify.verifier import total_bytes

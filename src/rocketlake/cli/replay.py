@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocketlake.cli.job_selecting import takes_job_selection
+from rocketlake.cli.job_selection_options import takes_job_selection
 from rocketlake.cli.screen import Bars, print_report
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 

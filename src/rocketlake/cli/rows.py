@@ -6,9 +6,9 @@ import sys
 from rich.cells import cell_len
 
 from rocketlake.cli.lines import BodyForm, body_text
-from rocketlake.cli.opening import stdout_is_terminal
+from rocketlake.cli.message_search import Found
 from rocketlake.cli.screen import printable, time_text
-from rocketlake.cli.select import Found
+from rocketlake.cli.store_arguments import stdout_is_terminal
 from rocketlake.format.record import StoredMessage
 
 _BODY_MAX = 60

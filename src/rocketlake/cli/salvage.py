@@ -10,16 +10,16 @@ import msgspec
 from rich.markup import escape
 
 from rocketlake.cli.export import opened_out, shape_for
-from rocketlake.cli.opening import StoreArguments, note
 from rocketlake.cli.screen import Bars, console, printable, progress, size_text, table, time_text
-from rocketlake.embedded.opening import open_store
+from rocketlake.cli.store_arguments import StoreArguments, note
+from rocketlake.embedded.open_store import open_store
 from rocketlake.errors import StoreError, StoreNotFoundError
 from rocketlake.format import names
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
 from rocketlake.upkeep.export.writers import Format, open_sink
 from rocketlake.upkeep.salvage.cut_off import find_refused
-from rocketlake.upkeep.salvage.salvaging import (
+from rocketlake.upkeep.salvage.salvage import (
     RawSource,
     Replayer,
     ReplayReport,

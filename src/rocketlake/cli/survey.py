@@ -12,8 +12,8 @@ from rocketlake.format import names
 from rocketlake.format.java_json import JsonObject
 from rocketlake.metadata import filters, groups, offsets, table, topics
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.queues import QueueView
 
 Table = TypeVar("Table")
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import click
 import numpy as np
 
+from rocketlake.cli.json_printer import JsonPrinter
 from rocketlake.cli.lines import BodyForm
-from rocketlake.cli.opening import StoreArguments, note, opened, takes_store
-from rocketlake.cli.printing import JsonPrinter
+from rocketlake.cli.message_search import Found, Selection, Selector
 from rocketlake.cli.rows import RowPrinter
-from rocketlake.cli.select import Found, Selection, Selector
+from rocketlake.cli.store_arguments import StoreArguments, note, opened, takes_store
 from rocketlake.format.record import RecordColumns
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.follow import Follower

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketlake.cli import screen
-from rocketlake.cli.opening import StoreArguments, note, takes_store
 from rocketlake.cli.spark_options import SparkArguments, may_take_spark, needs_spark
+from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.upkeep.verify.findings import Fault, Pending
 from rocketlake.upkeep.verify.verifier import (
@@ -91,7 +91,7 @@ def _on_spark(
     view: OfflineStore, options: VerifyOptions, spark: SparkArguments
 ) -> tuple[VerifySummary, list[Fault]]:
     with needs_spark():
-        from rocketlake.spark.jobs.verify_job import run_verify  # noqa: PLC0415 - an extra
+        from rocketlake.spark.jobs.verify import run_verify  # noqa: PLC0415 - an extra
     with (
         spark.session("rocketlake verify") as session,
         screen.progress_of_unknown("verifying") as on_progress,

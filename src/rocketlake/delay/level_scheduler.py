@@ -11,7 +11,7 @@ from rocketlake.delay.levels import DelayLevels, queue_of
 from rocketlake.delay.ports import DelayStore, StoredMessage, Usage
 from rocketlake.delay.redelivery import Redelivery, real_queue
 from rocketlake.errors import StoreError
-from rocketlake.files.service import BackgroundService
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import QueueUnit, is_ext_address
 from rocketlake.metadata.delay_offsets import DelayOffsets

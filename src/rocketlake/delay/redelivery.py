@@ -13,7 +13,7 @@ from rocketlake.model import properties as names
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.light_queues import refused_names
+from rocketlake.store.queue.light_queues import refused_names
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rocketlake.delay.level_scheduler import LevelScheduler
-from rocketlake.delay.service import DelayServices
+from rocketlake.delay.services import DelayServices
 from rocketlake.delay.timer_store import TimerStore
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import AppendRequest, PutReceipt

@@ -21,7 +21,7 @@ from rocketlake.delay.timer_files import TimerFiles
 from rocketlake.delay.timer_recovery import TimerStart, recover, remake
 from rocketlake.delay.timer_rules import TimerRules
 from rocketlake.errors import CorruptRecordError, StoreError
-from rocketlake.files.service import BackgroundService
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.format import layout
 from rocketlake.format.timer import (
     MAGIC_DEFAULT,

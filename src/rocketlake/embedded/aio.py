@@ -23,19 +23,19 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from rocketlake.clock import Clock
 from rocketlake.config import Source
-from rocketlake.embedded.consumer import Consumer
-from rocketlake.embedded.moments import Moment
-from rocketlake.embedded.opening import AnyPath, open_store
-from rocketlake.embedded.plan import Start
+from rocketlake.embedded.consumer.consumer import Consumer
+from rocketlake.embedded.consumer.plan import Start
+from rocketlake.embedded.open_store import AnyPath, open_store
 from rocketlake.embedded.store import Store
+from rocketlake.embedded.timestamps import Moment
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
 from rocketlake.store.api import GetResult, PutReceipt
-from rocketlake.store.life import Progress
+from rocketlake.store.lifecycle import Progress
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
-from rocketlake.store.put_future import PutFuture
+from rocketlake.store.put.future import PutFuture
 from rocketlake.store.retention.service import Deleted
 
 P = ParamSpec("P")

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final
 
-from rocketlake.embedded.bulk import queue_of
+from rocketlake.embedded.bulk_store import queue_of
 from rocketlake.format import layout
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, read_row, row_size
 from rocketlake.format.record import Check, StopReason, StoredMessage, scan
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.lanes import Lanes
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.log.topic_routes import Lanes
 
 _MAGICS: Final = (layout.MAGIC_V1, layout.MAGIC_V2)
 _I32: Final = Layout(">i")

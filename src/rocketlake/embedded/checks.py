@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from rocketlake.embedded.moments import to_ms
+from rocketlake.embedded.timestamps import to_ms
 from rocketlake.model import properties, topics
 from rocketlake.model.message import Message
 

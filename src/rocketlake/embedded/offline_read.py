@@ -9,19 +9,12 @@ from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import ROW_DTYPE, RecordColumns, StoredMessage, reason_text
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.api import (
-    ColumnsResult,
-    CorruptUnit,
-    GetRequest,
-    GetResult,
-    GetStatus,
-    Gone,
-)
+from rocketlake.store.api import ColumnsResult, CorruptUnit, GetRequest, GetResult, GetStatus, Gone
+from rocketlake.store.disk.log import MISSING
+from rocketlake.store.disk.queues import Places, QueueView
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.log import MISSING
-from rocketlake.store.offline.queues import Places, QueueView
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.read_rules import ReadRules
+from rocketlake.store.read.rules import ReadRules
 
 _STEP: Final = 256
 _RULES: Final = ReadRules.of(StoreOptions())

@@ -33,12 +33,12 @@ from rocketlake.store.api import (
     PutReceipt,
     QueryResult,
 )
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.ports import ArrivalListener
-from rocketlake.store.queue_times import Boundary
+from rocketlake.store.queue.times import Boundary
 from rocketlake.store.retention.service import Deleted
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.stats.store_stats import StoreStats
 
 
 class PlugInContext(Struct, frozen=True):

@@ -17,9 +17,9 @@ from rocketlake.store.api import (
     PutReceipt,
     QueryResult,
 )
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.queue_times import Boundary
+from rocketlake.store.queue.times import Boundary
 from rocketlake.store.retention.service import Deleted
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rocketlake.errors import PutFailedError
 from rocketlake.store.api import PutReceipt, PutStatus
-from rocketlake.store.put_future import OnFailure, PutFuture
+from rocketlake.store.put.future import OnFailure, PutFuture
 
 _CLOSED: Final = "the store is closed"  # how the engine's reasons end
 _FORKED: Final = "the process forked"  # how they begin

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from rocketlake.closing import Closing
 from rocketlake.embedded.offline_read import read_columns, read_messages
-from rocketlake.embedded.reading import Reading
+from rocketlake.embedded.readable_store import Reading
 from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import names
@@ -20,7 +20,7 @@ from rocketlake.model.topics import TopicConfig, is_lmq, is_system_topic
 from rocketlake.store.api import ColumnsResult, GetRequest, GetResult, QueryResult
 from rocketlake.store.offline import KeyQuery, OfflineStore
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.queue_times import Boundary
+from rocketlake.store.queue.times import Boundary
 
 T = TypeVar("T")
 

@@ -11,15 +11,15 @@ from msgspec import structs
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.config import Source
-from rocketlake.embedded.attached import Attached
-from rocketlake.embedded.opening import AnyPath, Opening, open_with_parts, root_of
-from rocketlake.embedded.shaping import kept_options
+from rocketlake.embedded.extensions import Attached
+from rocketlake.embedded.open_store import AnyPath, Opening, open_with_parts, root_of
+from rocketlake.embedded.resolve_options import kept_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.store.life import Progress
+from rocketlake.store.lifecycle import Progress
 from rocketlake.store.options import BrokerRole, StoreOptions
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
-from rocketlake.store.recovery_parts import RecoveryReport
+from rocketlake.store.recovery.parts import RecoveryReport
 
 
 class ServerStore(Closing):

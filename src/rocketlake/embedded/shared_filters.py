@@ -12,12 +12,12 @@ the subscription has messages only that were stored before its birth.
 import threading
 from typing import Final
 
-from rocketlake.embedded.filter_bits import bloom_of, subscriptions
 from rocketlake.embedded.selection import Selection
+from rocketlake.embedded.subscription_bits import bloom_of, subscriptions
 from rocketlake.filters.message_filter import SqlMessageFilter, UnitBits
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.filter_book import FilterBook
-from rocketlake.store.filter_bits import FilterBits
+from rocketlake.store.dispatch.filter_bits import FilterBits
 from rocketlake.store.options import StoreOptions
 
 

@@ -12,17 +12,17 @@ from msgspec import Struct, structs
 from rocketlake.closing import Closing
 from rocketlake.delay.switch import DelaySwitch
 from rocketlake.embedded.checks import check_group, check_new_topic
-from rocketlake.embedded.consumer import Consumer
-from rocketlake.embedded.division import Division
-from rocketlake.embedded.groups import Groups
-from rocketlake.embedded.plan import ConsumerPlan, Start, parse_queues, parse_start
+from rocketlake.embedded.consumer.consumer import Consumer
+from rocketlake.embedded.consumer.group_assignment import Division
+from rocketlake.embedded.consumer.groups import Groups
+from rocketlake.embedded.consumer.plan import ConsumerPlan, Start, parse_queues, parse_start
 from rocketlake.embedded.ports import Engine
-from rocketlake.embedded.reading import Reading
+from rocketlake.embedded.readable_store import Reading
 from rocketlake.embedded.selection import parse_selection
-from rocketlake.embedded.sending import Sender
-from rocketlake.embedded.sending_back import back_request
+from rocketlake.embedded.send_back import back_request
+from rocketlake.embedded.sender import Sender
 from rocketlake.embedded.shared_filters import SharedFilters
-from rocketlake.embedded.topics import TopicDesk, check_topic_words, topic_changes
+from rocketlake.embedded.topic_registry import TopicDesk, check_topic_words, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.group_book import GroupBook
@@ -34,8 +34,8 @@ from rocketlake.store import exit_hook
 from rocketlake.store.api import PutReceipt
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.put_future import callback_thread
-from rocketlake.store.recovery_parts import RecoveryReport
+from rocketlake.store.put.future import callback_thread
+from rocketlake.store.recovery.parts import RecoveryReport
 from rocketlake.store.retention.rules import HOUR_MS
 from rocketlake.store.retention.service import Deleted
 

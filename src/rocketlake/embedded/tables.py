@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rocketlake.delay.switch import DelaySwitch
 from rocketlake.errors import RocketLakeError, StorePoisonedError
-from rocketlake.files.service import BackgroundService
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.metadata.book import Book
 from rocketlake.metadata.offset_book import OffsetBook
 from rocketlake.model.queues import QueueKey

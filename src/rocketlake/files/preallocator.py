@@ -9,10 +9,10 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from rocketlake.errors import RocketLakeError, StoreClosedError
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.files.file_traits import FilePlace
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory
-from rocketlake.files.service import BackgroundService
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from msgspec.structs import replace
 
 from rocketlake.filters import sql92_terms as terms
-from rocketlake.filters.java_text import (
-    INT_MAX,
-    LONG_MAX,
-    parse_double,
-    parse_int,
-    parse_long,
-)
+from rocketlake.filters.java_text import INT_MAX, LONG_MAX, parse_double, parse_int, parse_long
 from rocketlake.filters.sql92_terms import Properties, Term, Truth, refusal
 
 # The terminal of each keyword; a leading underscore keeps its words out of the builder's way.

@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 
 from rocketlake.errors import ConfigError
-from rocketlake.spark.pipelines.sampling import sample_topic
-from rocketlake.spark.pipelines.shapes import columns_text
+from rocketlake.spark.pipelines.json_schema import columns_text
+from rocketlake.spark.pipelines.samples import sample_topic
 from rocketlake.store.offline import OfflineStore
 
 

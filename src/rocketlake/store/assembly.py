@@ -17,12 +17,22 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.write_buffer_pool import WriteBufferPool
 from rocketlake.format import names
 from rocketlake.store.checkpoint import StoreCheckpoint
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.deleted_topics import DeletedTopicsFile
-from rocketlake.store.dispatch import Dispatcher, DispatchParts
-from rocketlake.store.durability import Durability, Patience
-from rocketlake.store.flush import (
+from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
+from rocketlake.store.dispatch.external import OutsideDispatcher
+from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.roll_gate import RollGate
+from rocketlake.store.dispatch.unit_builder import UnitBuilder
+from rocketlake.store.index.catch_up import IndexCatchUp
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.log.page_prefetcher import PageFeeder
+from rocketlake.store.log.queue_offsets import QueueOffsets
+from rocketlake.store.options import FlushMode, StoreOptions
+from rocketlake.store.ports import TopicCatalog
+from rocketlake.store.put.durability import Durability, Patience
+from rocketlake.store.put.flush import (
     BufferCommit,
     GroupCommit,
     PeriodicFlush,
@@ -30,29 +40,19 @@ from rocketlake.store.flush import (
     Rhythm,
     StepTimes,
 )
-from rocketlake.store.handshake import Handshake
-from rocketlake.store.index_catch_up import IndexCatchUp
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_file_set import IndexFileSet
-from rocketlake.store.options import FlushMode, StoreOptions
-from rocketlake.store.outside_dispatch import OutsideDispatcher
-from rocketlake.store.page_feeder import PageFeeder
-from rocketlake.store.ports import TopicCatalog
-from rocketlake.store.put_path import PutParts, Putter
-from rocketlake.store.queue_flush import QueueFlush, Reached
-from rocketlake.store.queue_offsets import QueueOffsets
-from rocketlake.store.raw_append import RawAppender
+from rocketlake.store.put.putter import PutParts, Putter
+from rocketlake.store.put.queue_flush import QueueFlush, Reached
+from rocketlake.store.put.raw_append import RawAppender
+from rocketlake.store.put.server_put import FieldPutter, NonBlockingPutter
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.retention.disks import Disks
 from rocketlake.store.retention.rules import Limits
 from rocketlake.store.retention.service import Retention, RetentionParts
 from rocketlake.store.role import Role
-from rocketlake.store.roll_gate import RollGate
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
-from rocketlake.store.server_put import FieldPutter, NonBlockingPutter
-from rocketlake.store.slow_steps import SlowSteps
-from rocketlake.store.stats import StoreStats
-from rocketlake.store.stats_sampler import StatsSampler
-from rocketlake.store.unit_builder import UnitBuilder
+from rocketlake.store.stats.sampler import StatsSampler
+from rocketlake.store.stats.slow_steps import SlowSteps
+from rocketlake.store.stats.store_stats import StoreStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

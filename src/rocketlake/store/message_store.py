@@ -18,7 +18,8 @@ from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
-from rocketlake.store import exit_hook, gauges
+from rocketlake.store import exit_hook
+from rocketlake.store import runtime_info as gauges
 from rocketlake.store.api import (
     AppendRequest,
     BatchRequest,
@@ -30,28 +31,24 @@ from rocketlake.store.api import (
     SendFields,
 )
 from rocketlake.store.assembly import Base, Parts, assemble
-from rocketlake.store.bulk import BulkAppender
-from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.life import Progress, StoreLife
-from rocketlake.store.offline.keys import KeyQuery
-from rocketlake.store.ports import (
-    ArrivalListener,
-    CustomDispatcher,
-    PutHook,
-)
-from rocketlake.store.query import Query
-from rocketlake.store.queue_times import Boundary
-from rocketlake.store.raw_reader import RawReader, RawRecords
-from rocketlake.store.reader import Reader
+from rocketlake.store.disk.index import KeyQuery
+from rocketlake.store.lifecycle import Progress, StoreLife
+from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
+from rocketlake.store.put.bulk import BulkAppender
+from rocketlake.store.put.server_put import NonBlockingPutter, ServerProperties
+from rocketlake.store.queue.consume_queue import ConsumeQueue
+from rocketlake.store.queue.times import Boundary
+from rocketlake.store.read.query import Query
+from rocketlake.store.read.raw_reader import RawReader, RawRecords
+from rocketlake.store.read.reader import Reader
 from rocketlake.store.replication_door import ReplicationDoor
 from rocketlake.store.retention.service import Deleted
 from rocketlake.store.running_flags import RunningFlag
-from rocketlake.store.server_put import NonBlockingPutter, ServerProperties
-from rocketlake.store.stats import StoreGauges
+from rocketlake.store.stats.store_stats import StoreGauges
 from rocketlake.store.truncation import Truncation
 
 if TYPE_CHECKING:
-    from rocketlake.store.recovery_parts import RecoveryReport
+    from rocketlake.store.recovery.parts import RecoveryReport
 
 log = logging.getLogger(__name__)
 

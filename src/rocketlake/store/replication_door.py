@@ -8,10 +8,10 @@ from abc import abstractmethod
 from rocketlake.errors import StoreError
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.store.assembly import Parts
-from rocketlake.store.life import StoreLife
+from rocketlake.store.lifecycle import StoreLife
 from rocketlake.store.options import BrokerRole
 from rocketlake.store.ports import AppendListener, Replicator, RoleListener, require_methods
-from rocketlake.store.raw_append import RawAppend
+from rocketlake.store.put.raw_append import RawAppend
 from rocketlake.store.role_change import RoleChange
 
 

@@ -16,9 +16,9 @@ from rocketlake.errors import StoreError
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format.record import Check, StopReason, reason_text, scan
 from rocketlake.store.assembly import Parts
-from rocketlake.store.log_walk import viewed
-from rocketlake.store.offline.log import Chunk
+from rocketlake.store.disk.log import Chunk
 from rocketlake.store.options import BrokerRole
+from rocketlake.store.recovery.log_walk import viewed
 
 if TYPE_CHECKING:
     from rocketlake.store.ports import RoleListener

@@ -21,10 +21,10 @@ from rocketlake.format.record import Check, RecordColumns, scan
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.assembly import Parts
 from rocketlake.store.deleted_topics import DeletedTopics
+from rocketlake.store.disk.log import Chunk
 from rocketlake.store.inventory import InventoryFile
-from rocketlake.store.log_walk import plain_firsts, viewed
-from rocketlake.store.offline.log import Chunk
-from rocketlake.store.offline.tail import seats_of
+from rocketlake.store.recovery.log_end import seats_of
+from rocketlake.store.recovery.log_walk import plain_firsts, viewed
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from block_promises import (
 )
 
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.opening import Opening, open_store, open_writable
+from rocketlake.embedded.open_store import Opening, open_store, open_writable
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import names as paths
 from rocketlake.model.message import Message

@@ -37,7 +37,7 @@ from block_promises import (
 )
 from msgspec import Struct
 
-from rocketlake.embedded.opening import open_store
+from rocketlake.embedded.open_store import open_store
 from rocketlake.embedded.store import Store
 from rocketlake.errors import StoreClosedError
 from rocketlake.model.message import Message

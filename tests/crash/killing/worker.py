@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from rocketlake import failpoint
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.opening import open_store  # imported once, not in every fork
+from rocketlake.embedded.open_store import open_store  # imported once, not in every fork
 from rocketlake.embedded.store import Store
 from rocketlake.model.message import Message
 from rocketlake.store.api import PutReceipt, PutStatus

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.spark.jobs.archive.outcome import ArchiveReport
 from rocketlake.spark.jobs.archive.parquet_file import StagedFile
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, ArchiveTask, plan_archive
-from rocketlake.spark.jobs.archive.running import carry_out
+from rocketlake.spark.jobs.archive.report import ArchiveReport
+from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.jobs.archive.tasks import Writing, write_task
 from rocketlake.spark.reading.batch_reader import make_reader
 from rocketlake.spark.schema import MESSAGE_SCHEMA

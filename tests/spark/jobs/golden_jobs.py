@@ -9,7 +9,7 @@ import numpy as np
 from rocketlake.format import index as index_format
 from rocketlake.format import queue_unit
 from rocketlake.format.index import ENTRY_DTYPE, IndexHeader
-from rocketlake.store.index_file import IndexShape
+from rocketlake.store.index.index_file import IndexShape
 from rocketlake.store.options import ReadOptions
 from support.golden import Golden, GoldenStores
 from support.store_bytes import QUEUE_FAMILIES, queue_bytes

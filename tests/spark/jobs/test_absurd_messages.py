@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from rocketlake.spark import jobs
 from rocketlake.spark.jobs.archive.tasks import FILE_SCHEMA, completed
 from rocketlake.spark.jobs.selection import Selection
-from rocketlake.spark.pipelines.sampling import sample_topic
+from rocketlake.spark.pipelines.samples import sample_topic
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
 from rocketlake.store.offline import OfflineStore

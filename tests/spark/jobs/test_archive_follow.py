@@ -15,7 +15,7 @@ from rocketlake.errors import ConfigError
 from rocketlake.spark.jobs import ArchiveJob, ArchiveReport, ArchiveSettings, plan_archive
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.drop import drop_days
-from rocketlake.spark.jobs.archive.running import catch_up
+from rocketlake.spark.jobs.archive.run import catch_up
 from support.command import run
 
 
@@ -108,7 +108,7 @@ def test_a_drop_between_plan_and_run_is_planned_for(spark: SparkSession, tmp_pat
         plans.append(plan)
         return plan
 
-    with mock.patch("rocketlake.spark.jobs.archive.running.plan_archive", plan_then_drop):
+    with mock.patch("rocketlake.spark.jobs.archive.run.plan_archive", plan_then_drop):
         report = catch_up(spark, store.path, target, settings=ArchiveSettings())
     assert [plan.run for plan in plans] == [2, 3]
     assert report.rows == 20

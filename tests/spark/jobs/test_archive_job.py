@@ -11,7 +11,7 @@ import rocketlake
 from rocketlake import failpoint
 from rocketlake.errors import StoreError
 from rocketlake.spark.jobs import ArchivePlan, ArchiveReport, ArchiveSettings, archive, plan_archive
-from rocketlake.spark.jobs.archive.running import run_archive
+from rocketlake.spark.jobs.archive.run import run_archive
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 
 

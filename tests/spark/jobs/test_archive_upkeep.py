@@ -14,7 +14,7 @@ from rocketlake.spark.jobs import compact_archive
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.drop import drop_days, plan_drop
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
-from rocketlake.spark.jobs.archive.running import carry_out
+from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.reading.batch_reader import make_reader
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 from support.command import run

@@ -6,9 +6,9 @@ import pytest
 
 import rocketlake
 from rocketlake.model.message import Message
-from rocketlake.spark.jobs.dispatch_job import DispatchJob
-from rocketlake.spark.jobs.dispatching.running import HereRunner
-from rocketlake.spark.jobs.rebuild_job import plan_rebuild, run_rebuild
+from rocketlake.spark.jobs.dispatch.job import DispatchJob
+from rocketlake.spark.jobs.dispatch.run import HereRunner
+from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
 from rocketlake.store.offline import OfflineStore
 from support.manual_clock import ManualClock
 from support.store_bytes import queue_bytes

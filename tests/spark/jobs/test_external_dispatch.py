@@ -10,9 +10,9 @@ import rocketlake
 from rocketlake.errors import ConfigError, StoreError, StoreLockedError, StoreNotFoundError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
-from rocketlake.spark.jobs.dispatch_job import DispatchJob
-from rocketlake.spark.jobs.dispatching.running import HereRunner
-from rocketlake.store.handshake import Handshake
+from rocketlake.spark.jobs.dispatch.job import DispatchJob
+from rocketlake.spark.jobs.dispatch.run import HereRunner
+from rocketlake.store.dispatch.external_files import Handshake
 from support.store_bytes import queue_bytes
 
 SIZES = {

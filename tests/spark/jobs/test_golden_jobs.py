@@ -19,9 +19,9 @@ from golden_jobs import (
 )
 
 import rocketlake
-from rocketlake.spark.jobs.dispatch_job import DispatchJob
-from rocketlake.spark.jobs.dispatching.running import HereRunner
-from rocketlake.spark.jobs.rebuild_job import plan_rebuild, run_rebuild
+from rocketlake.spark.jobs.dispatch.job import DispatchJob
+from rocketlake.spark.jobs.dispatch.run import HereRunner
+from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
 from rocketlake.store.offline import OfflineStore
 from support.golden import Golden, GoldenStores, case_names
 from support.manual_clock import ManualClock

@@ -10,7 +10,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
 from rocketlake.spark import jobs
 from rocketlake.spark.jobs.tasks import map_on, seeing
-from rocketlake.store.handshake import Handshake
+from rocketlake.store.dispatch.external_files import Handshake
 from rocketlake.upkeep.verify.verifier import Verifier
 from support.command import run
 from support.store_bytes import index_bytes, queue_bytes

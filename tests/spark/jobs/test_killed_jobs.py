@@ -11,10 +11,10 @@ import rocketlake
 from rocketlake import failpoint
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
-from rocketlake.spark.jobs.dispatch_job import DispatchJob
-from rocketlake.spark.jobs.dispatching.running import HereRunner
-from rocketlake.spark.jobs.rebuild_job import plan_rebuild, run_rebuild
-from rocketlake.store.handshake import Handshake
+from rocketlake.spark.jobs.dispatch.job import DispatchJob
+from rocketlake.spark.jobs.dispatch.run import HereRunner
+from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
+from rocketlake.store.dispatch.external_files import Handshake
 from rocketlake.store.offline import OfflineStore
 from support.manual_clock import ManualClock
 from support.store_bytes import index_bytes, queue_bytes

@@ -11,12 +11,12 @@ from rocketlake.format import record
 from rocketlake.format.record import Check, Envelope
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
-from rocketlake.spark.jobs.dispatching.blocks import Rules, make_part
-from rocketlake.spark.jobs.dispatching.parts import LogShape, cut, tasks_of
-from rocketlake.spark.jobs.dispatching.writing import seamless
+from rocketlake.spark.jobs.dispatch.parts import LogShape, cut, tasks_of
+from rocketlake.spark.jobs.dispatch.unit_blocks import Rules, make_part
+from rocketlake.spark.jobs.dispatch.writer import seamless
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.repair.rebuild import walk_log
-from rocketlake.upkeep.verify.places import look
+from rocketlake.upkeep.verify.store_layout import look
 
 BODY_AT = 88  # in a record whose hosts are IPv4
 HOST = Endpoint.parse("127.0.0.1:10911")

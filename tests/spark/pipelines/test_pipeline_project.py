@@ -9,7 +9,7 @@ import yaml
 import rocketlake
 from rocketlake import Message
 from rocketlake.errors import ConfigError, SparkError, StoreNotFoundError
-from rocketlake.spark.pipelines import running
+from rocketlake.spark.pipelines import run as running
 from rocketlake.spark.pipelines.project import ProjectSettings, plan_project
 from support.command import run
 

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import prepare
 from rocketlake.cli.main import main
-from rocketlake.spark.pipelines.running import connect_settings
+from rocketlake.spark.pipelines.run import connect_settings
 from rocketlake.spark.session import command_session
 
 root = Path(sys.argv[1])

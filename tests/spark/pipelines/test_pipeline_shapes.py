@@ -3,9 +3,9 @@
 import pytest
 
 from rocketlake.model.compression import Compression, deflate, flagged
+from rocketlake.spark.pipelines.json_schema import Fields, columns_text, join, shape_of, type_text
 from rocketlake.spark.pipelines.project import silver_columns, table_names
-from rocketlake.spark.pipelines.sampling import sample_topic
-from rocketlake.spark.pipelines.shapes import Fields, columns_text, join, shape_of, type_text
+from rocketlake.spark.pipelines.samples import sample_topic
 from rocketlake.store.offline import OfflineStore
 from support.store_builder import StoreBuilder
 

@@ -5,7 +5,9 @@ import random
 
 import pytest
 
-from rocketlake.spark.jobs.profile import bins, figures, moments
+from rocketlake.spark.jobs.profile import bins
+from rocketlake.spark.jobs.profile import number_text as figures
+from rocketlake.spark.jobs.profile import time_text as moments
 
 NUMBERS = [*range(-2, 200), *(2**k + d for k in range(5, 42) for d in (-1, 0, 1))]
 

@@ -7,7 +7,7 @@ import subprocess
 import profile_cases as cases
 import pytest
 
-from rocketlake.spark.jobs.profile.page.rendering import render
+from rocketlake.spark.jobs.profile.page.document import render
 
 pytestmark = pytest.mark.browser
 

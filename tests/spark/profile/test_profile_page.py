@@ -8,9 +8,9 @@ import profile_cases as cases
 import pytest
 
 from rocketlake.spark.jobs.profile.page import scales, sections
+from rocketlake.spark.jobs.profile.page.document import render
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
 from rocketlake.spark.jobs.profile.page.over_time import over_time
-from rocketlake.spark.jobs.profile.page.rendering import render
 from rocketlake.spark.jobs.profile.tables import BinRow
 
 VOID = {"meta"}

@@ -14,13 +14,13 @@ from rocketlake.spark.reading import run_split, units
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import PlacesPart, QueuePart
 from rocketlake.spark.reading.planning import plan_spans
+from rocketlake.spark.reading.queue_spans import wanted_spans
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
 from rocketlake.spark.reading.run_units import read_units
-from rocketlake.spark.reading.spans import wanted_spans
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
+from rocketlake.store.disk.log import Readers
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.log import Readers
 from support.golden import GoldenStores, case_names
 
 PER_FILE = 40

@@ -7,7 +7,7 @@ import pytest
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.disk.log import Readers
 
 PER_FILE = 5
 SIZE = 20 * PER_FILE

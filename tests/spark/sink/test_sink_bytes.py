@@ -9,8 +9,8 @@ import pytest
 
 import rocketlake
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.bulk import open_bulk
-from rocketlake.spark.sink.explaining import row_message
+from rocketlake.embedded.bulk_store import open_bulk
+from rocketlake.spark.sink.row_errors import row_message
 from support.manual_clock import ManualClock
 from support.sink_kit import TYPES, Sink, assert_sound, stream
 from support.store_bytes import bytes_of

@@ -11,11 +11,11 @@ import pytest
 import rocketlake
 from rocketlake import Message
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.bulk import open_bulk
+from rocketlake.embedded.bulk_store import open_bulk
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.spark.sink.marks import MarkBook
 from rocketlake.spark.sink.plan import WriteKey
-from rocketlake.spark.sink.sweeping import FORGOTTEN_MS, Sweeper
+from rocketlake.spark.sink.sweeper import FORGOTTEN_MS, Sweeper
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.backup.copier import Backup, Listener
 from support.manual_clock import ManualClock

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlake.errors import StoreError
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
-from rocketlake.spark.jobs.archive.running import carry_out
+from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.jobs.archive.tasks import write_task
 from support.damaged_store import LOG_FILE, QUEUE_UNITS, DamagedStore, Wound
 from support.spark_reading import read_rows, read_table

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rocketlake.spark.source import register
-from rocketlake.spark.stream import behind
-from rocketlake.spark.stream.behind import Behind
+from rocketlake.spark.stream import lag as behind
+from rocketlake.spark.stream.lag import Behind
 from rocketlake.spark.stream.listener import LagListener, read_lag
 from spark.stream.stream_play import Play, finished
 from support.store_builder import BEGIN_MS, StoreBuilder

@@ -9,7 +9,7 @@ import pytest
 
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.stream.advancing import advance, clip
+from rocketlake.spark.stream.batch_start import advance, clip
 from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
 from rocketlake.spark.stream.listener import LagListener, read_lag
 from rocketlake.spark.stream.offsets import Lane, StreamOffset

@@ -7,7 +7,7 @@ import time
 import click
 import pytest
 
-from rocketlake.cli.select import parse_time
+from rocketlake.cli.message_search import parse_time
 from support import command
 from support.store_builder import BEGIN_MS, StoreBuilder
 

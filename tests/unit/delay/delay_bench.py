@@ -1,14 +1,14 @@
 """A real store on a directory of its own, with delayed delivery that a test runs by hand."""
 
-from rocketlake.delay.service import DelayServices
-from rocketlake.delay.store_door import StoreDoor
+from rocketlake.delay.services import DelayServices
+from rocketlake.delay.store_access import StoreDoor
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import AppendRequest
 from rocketlake.store.assembly import Base
-from rocketlake.store.log_dirs import named_paths, open_dirs
+from rocketlake.store.disk.log_dirs import named_paths, open_dirs
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
 

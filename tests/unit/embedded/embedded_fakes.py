@@ -8,23 +8,18 @@ from pathlib import Path
 
 from rocketlake.clock import SystemClock
 from rocketlake.delay.hook import to_unix_ms
-from rocketlake.embedded.consumer import Consumer
-from rocketlake.embedded.groups import Groups
-from rocketlake.embedded.plan import ConsumerPlan
+from rocketlake.embedded.consumer.consumer import Consumer
+from rocketlake.embedded.consumer.groups import Groups
+from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper
-from rocketlake.embedded.topics import TopicDesk
+from rocketlake.embedded.topic_registry import TopicDesk
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
-from rocketlake.format.record import (
-    StoredMessage,
-    crc31,
-    encode_properties,
-    message_properties,
-)
+from rocketlake.format.record import StoredMessage, crc31, encode_properties, message_properties
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.offset_book import OffsetBook
 from rocketlake.metadata.topic_book import TopicBook
@@ -43,10 +38,10 @@ from rocketlake.store.api import (
     PutStatus,
     QueryResult,
 )
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.options import StoreOptions, embedded
 from rocketlake.store.ports import Arrival, ArrivalListener
-from rocketlake.store.queue_times import Boundary
+from rocketlake.store.queue.times import Boundary
 
 HOST = Endpoint.parse("127.0.0.1:10911")
 WAIT_S = 20  # how long a test waits before it fails

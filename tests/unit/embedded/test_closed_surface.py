@@ -16,10 +16,10 @@ from embedded_fakes import WAIT_S
 import rocketlake
 from rocketlake import Message, ReadOnlyStore, Store, StoreClosedError
 from rocketlake.embedded.aio import AsyncConsumer, AsyncStore
-from rocketlake.embedded.bulk import BulkStore, LanePlan, open_bulk
-from rocketlake.embedded.consumer import Consumer
+from rocketlake.embedded.bulk_store import BulkStore, LanePlan, open_bulk
+from rocketlake.embedded.consumer.consumer import Consumer
 from rocketlake.store.api import AppendRequest, GetRequest
-from rocketlake.store.lanes import Lanes
+from rocketlake.store.log.topic_routes import Lanes
 from rocketlake.store.options import BrokerRole
 from support import forks
 from support.golden import sha256
@@ -244,7 +244,7 @@ class Stop:
 @pytest.mark.parametrize(
     "where",
     [
-        "rocketlake.delay.service.DelayServices.close",
+        "rocketlake.delay.services.DelayServices.close",
         "rocketlake.embedded.tables.TableKeeper.close",
         "rocketlake.store.message_store.MessageStore.close",
     ],

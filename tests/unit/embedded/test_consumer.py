@@ -3,7 +3,7 @@
 import pytest
 from embedded_fakes import Bench, bodies, stored
 
-from rocketlake.embedded.intake import Missed
+from rocketlake.embedded.consumer.prefetcher import Missed
 from rocketlake.embedded.selection import Selection
 from rocketlake.errors import StoreClosedError
 from rocketlake.filters.tags import TagFilter

@@ -6,8 +6,8 @@ import threading
 import pytest
 from embedded_fakes import WAIT_S
 
-from rocketlake.embedded.division import Division, Member
-from rocketlake.embedded.groups import Groups
+from rocketlake.embedded.consumer.group_assignment import Division, Member
+from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.store.ports import Arrival
 
 

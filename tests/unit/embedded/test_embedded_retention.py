@@ -7,7 +7,7 @@ import pytest
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.embedded.intake import Missed
+from rocketlake.embedded.consumer.prefetcher import Missed
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.mapped_file_queue import Expiry
 from rocketlake.store.retention.service import Retention

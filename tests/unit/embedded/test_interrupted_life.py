@@ -8,9 +8,10 @@ import pytest
 import rocketlake
 from rocketlake import Message
 from rocketlake.errors import StoreClosedError, StoreError, StoreLockedError
-from rocketlake.files import service
+from rocketlake.files import background_service as service
 from rocketlake.files.shielded_worker import ShieldedWorker
-from rocketlake.store import dispatch, exit_hook
+from rocketlake.store import exit_hook
+from rocketlake.store.dispatch import dispatcher as dispatch
 from support import forks
 
 WAIT_S = 20.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rocketlake.embedded import checks
-from rocketlake.embedded.moments import to_ms
+from rocketlake.embedded.timestamps import to_ms
 from rocketlake.model.message import Message
 
 

@@ -12,12 +12,7 @@ from embedded_fakes import WAIT_S, bodies
 
 import rocketlake
 from rocketlake import GetStatus, Message, PutStatus
-from rocketlake.errors import (
-    ConfigError,
-    PutFailedError,
-    StoreClosedError,
-    StoreLockedError,
-)
+from rocketlake.errors import ConfigError, PutFailedError, StoreClosedError, StoreLockedError
 from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata import topics as topic_table
 from rocketlake.store.api import GetRequest

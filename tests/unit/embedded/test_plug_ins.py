@@ -13,9 +13,9 @@ from rocketlake.errors import ConfigError
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest, PutStatus
-from rocketlake.store.arrivals import ArrivalRelay
+from rocketlake.store.dispatch.arrivals import ArrivalRelay
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.stats.store_stats import StoreStats
 
 CALLS: list[str] = []
 CONTEXT = PlugInContext(

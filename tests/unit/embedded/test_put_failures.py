@@ -11,7 +11,7 @@ from rocketlake import Message, PutFailedError, PutReceipt, PutStatus, StoreClos
 from rocketlake.embedded.aio import AsyncStore
 from rocketlake.embedded.put_failure import put_failure
 from rocketlake.errors import StorePoisonedError
-from rocketlake.store.put_future import PutFuture
+from rocketlake.store.put.future import PutFuture
 
 REFUSED = [status for status in PutStatus if status is not PutStatus.PUT_OK]
 

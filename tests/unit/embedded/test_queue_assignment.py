@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlake.embedded.assignment import divide
+from rocketlake.embedded.consumer.assignment import divide
 
 ANY = None
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rocketlake.files.crew import for_each
+from rocketlake.files.thread_pool import for_each
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

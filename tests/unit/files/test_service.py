@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rocketlake.files.service import BackgroundService
+from rocketlake.files.background_service import BackgroundService
 
 WAIT_S = 10  # never reached
 
@@ -147,7 +147,7 @@ def test_thread_of_a_daemon_keeps_no_program():
     """So that an exit hook can close it: those come after the wait for threads that are none."""
     code = (
         "import atexit\n"
-        "from rocketlake.files.service import BackgroundService\n"
+        "from rocketlake.files.background_service import BackgroundService\n"
         "class Service(BackgroundService):\n"
         "    def run_once(self): pass\n"
         "    def run_last(self): print('closed')\n"
@@ -162,7 +162,7 @@ def test_thread_of_a_daemon_keeps_no_program():
 
 
 def test_run_that_fails_is_tried_again(make, caplog, monkeypatch):
-    monkeypatch.setattr("rocketlake.files.service._FAILURE_PAUSE_S", 0.0)
+    monkeypatch.setattr("rocketlake.files.background_service._FAILURE_PAUSE_S", 0.0)
     service = make()
     service.fault = OSError("disk on fire")
     service.start()

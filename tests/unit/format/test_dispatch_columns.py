@@ -5,13 +5,7 @@ import pytest
 from record_makers import VECTOR, envelope
 
 from rocketlake.format import index
-from rocketlake.format.dispatch import (
-    KeyEntries,
-    Trait,
-    dispatch_columns,
-    key_entries,
-    put_entries,
-)
+from rocketlake.format.dispatch import KeyEntries, Trait, dispatch_columns, key_entries, put_entries
 from rocketlake.format.record import encode, scan, seal
 from rocketlake.model.hashes import java_hash, key_hash
 from rocketlake.model.message import Message

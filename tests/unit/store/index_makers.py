@@ -12,8 +12,8 @@ from rocketlake.format.index import ENTRY_DTYPE, IndexHeader
 from rocketlake.format.record import Envelope, encode, scan, seal
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
 from support.manual_clock import ManualClock
 
 SMALL = IndexShape(slots=7, entries=5)

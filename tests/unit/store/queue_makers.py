@@ -7,7 +7,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
 from support.manual_clock import ManualClock
 
 KEY = QueueKey("T", 0)

@@ -4,15 +4,15 @@ from recovery_fakes import RecoveryBench
 
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
-from rocketlake.store.dispatch import Dispatcher, DispatchParts
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
+from rocketlake.store.dispatch.unit_builder import UnitBuilder
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.role import Role
 from rocketlake.store.running_flags import RunningFlags
-from rocketlake.store.stats import StoreStats
-from rocketlake.store.unit_builder import UnitBuilder
+from rocketlake.store.stats.store_stats import StoreStats
 
 FAMILIES = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
 

@@ -14,16 +14,16 @@ from rocketlake.format.record import Check
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.checkpoint import StoreCheckpoint
+from rocketlake.store.disk.damage import Damage
+from rocketlake.store.disk.index import is_indexed
+from rocketlake.store.disk.log import Chunk, LogView, Readers
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.inventory import QueueBounds
-from rocketlake.store.offline.damage import Damage
-from rocketlake.store.offline.keys import is_indexed
-from rocketlake.store.offline.log import Chunk, LogView, Readers
-from rocketlake.store.offline.queues import QueueView
-from rocketlake.store.offline.tail import seats_of
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.recovery import Recovery
-from rocketlake.store.recovery_parts import RecoveryParts
-from rocketlake.store.unit_kind import BATCHED, PLAIN
+from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
+from rocketlake.store.recovery.log_end import seats_of
+from rocketlake.store.recovery.parts import RecoveryParts
+from rocketlake.store.recovery.recovery import Recovery
 from support.manual_clock import ManualClock
 
 T = QueueKey("T", 0)

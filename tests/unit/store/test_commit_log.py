@@ -14,10 +14,10 @@ from rocketlake.format.layout import MAGIC_BLANK
 from rocketlake.format.record import Check, scan
 from rocketlake.model.message import Message
 from rocketlake.store.api import PutStatus
-from rocketlake.store.commit_log import CommitLog, Step
-from rocketlake.store.frames import FrameMaker
+from rocketlake.store.log.commit_log import CommitLog, Step
+from rocketlake.store.log.queue_offsets import QueueOffsets, QueueSlot
+from rocketlake.store.log.record_template import FrameMaker
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.queue_offsets import QueueOffsets, QueueSlot
 from support.manual_clock import ManualClock
 
 FILE_SIZE = 4096

@@ -21,7 +21,7 @@ from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import ExtUnit, ext_address, is_ext_address
-from rocketlake.store.consume_queue_ext import ConsumeQueueExt
+from rocketlake.store.queue.ext import ConsumeQueueExt
 from support.manual_clock import ManualClock
 
 BITS = bytes(range(14))

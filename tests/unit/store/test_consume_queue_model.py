@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from queue_makers import KEY, bounds, columns, offsets, open_set, reopen
 
-from rocketlake.store.unit_kind import can_hold
+from rocketlake.store.queue.unit_kind import can_hold
 
 
 class Model:

@@ -7,7 +7,7 @@ import pytest
 from queue_makers import KEY, SIZE, TimesOfRecords, columns, open_set, put
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.queue_times import Boundary
+from rocketlake.store.queue.times import Boundary
 
 T1, T2, T3 = 1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000
 

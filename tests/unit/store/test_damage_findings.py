@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlake.format.record import StopReason
-from rocketlake.store.offline.damage import Damage, Finding, reason_text
+from rocketlake.store.disk.damage import Damage, Finding, reason_text
 
 
 def test_each_place_is_told_once():

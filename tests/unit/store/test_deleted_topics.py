@@ -12,8 +12,8 @@ from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store import deleted_topics
 from rocketlake.store.deleted_topics import DeletedTopics, DeletedTopicsFile
+from rocketlake.store.log.queue_offsets import QueueOffsets
 from rocketlake.store.offline.view import OfflineStore
-from rocketlake.store.queue_offsets import QueueOffsets
 
 LIGHT = "%LMQ%l"
 LIGHT_ON = {"enable_lmq": True, "enable_multi_dispatch": True}

@@ -14,11 +14,11 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
-from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, PutStatus
-from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.filter_bits import FilterBits, SqlSubscription
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
+from rocketlake.store.dispatch import dispatcher as dispatch
+from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
+from rocketlake.store.queue.consume_queue import ConsumeQueue
 
 
 class Listener:

@@ -7,7 +7,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import index as index_format
 from rocketlake.format import layout
-from rocketlake.store.file_shape import find_shape
+from rocketlake.store.disk.file_shape import find_shape
 from rocketlake.store.options import FILE_SHAPE, StoreOptions, embedded
 from support.golden import GoldenStores, case_names
 from support.store_builder import StoreBuilder

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlake.errors import FlushFailedError, StorePoisonedError
 from rocketlake.store.api import PutStatus
-from rocketlake.store.flush import (
+from rocketlake.store.put.flush import (
     BlockedPut,
     BufferCommit,
     FlushWait,
@@ -16,7 +16,7 @@ from rocketlake.store.flush import (
     Poison,
     Rhythm,
 )
-from rocketlake.store.queue_flush import QueueFlush, Reached
+from rocketlake.store.put.queue_flush import QueueFlush, Reached
 from support.manual_clock import ManualClock
 
 WAIT_S = 10.0

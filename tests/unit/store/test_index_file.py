@@ -10,7 +10,7 @@ from rocketlake.files.file_traits import INDEX_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.format import index
 from rocketlake.format.index import IndexHeader
-from rocketlake.store.index_file import IndexFile, IndexShape
+from rocketlake.store.index.index_file import IndexFile, IndexShape
 from rocketlake.store.options import StoreOptions
 from support.manual_clock import ManualClock
 

@@ -7,8 +7,8 @@ from index_makers import SMALL, START, IndexBench, KeyLog, found
 
 from rocketlake.errors import FileSizeError
 from rocketlake.format.index import IndexHeader
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_trust import find_index_files
+from rocketlake.store.index.index_file import IndexShape
+from rocketlake.store.index.loading import find_index_files
 
 PAGE = 4096
 

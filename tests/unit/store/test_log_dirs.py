@@ -7,7 +7,7 @@ import pytest
 from rocketlake.errors import StoreNotFoundError
 from rocketlake.files.mapped_file_queue import QueuePaths
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.store.log_dirs import named_paths, open_dirs
+from rocketlake.store.disk.log_dirs import named_paths, open_dirs
 
 ROOT = Path("/store")
 

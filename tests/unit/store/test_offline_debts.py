@@ -9,8 +9,8 @@ from rocketlake.model.flags import TransactionType
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.tail import Debts
 from rocketlake.store.options import ReadOptions
+from rocketlake.store.recovery.log_end import Debts
 from support.reading import bodies, bounds, offsets
 from support.store_builder import BEGIN_MS, StoreBuilder
 

@@ -7,12 +7,12 @@ import re
 import pytest
 
 import rocketlake
-from rocketlake.embedded.bulk import look_at, open_bulk
+from rocketlake.embedded.bulk_store import look_at, open_bulk
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
+from rocketlake.store.disk.traits import refuse_rocksdb
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.traits import refuse_rocksdb
 from support.golden import snapshot
 from support.reading import bodies, bounds
 from support.store_builder import StoreBuilder

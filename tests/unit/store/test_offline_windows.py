@@ -5,8 +5,8 @@ import pytest
 
 from rocketlake.format.record import Check
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk import log as log_module
 from rocketlake.store.offline import KeyQuery, OfflineStore, Stop
-from rocketlake.store.offline import log as log_module
 from support.reading import bodies, findings, offsets, walked
 from support.store_builder import StoreBuilder
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlake.errors import FlushFailedError
-from rocketlake.store.page_feeder import AHEAD_BYTES, SYNCED_AHEAD_BYTES, PageFeeder
+from rocketlake.store.log.page_prefetcher import AHEAD_BYTES, SYNCED_AHEAD_BYTES, PageFeeder
 
 
 class FakeFile:

@@ -7,7 +7,8 @@ from store_bench import open_engine, read, request
 from test_stuck_disk import StuckDisk
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.store import dispatch, parsed_early
+from rocketlake.store.dispatch import dispatcher as dispatch
+from rocketlake.store.dispatch import early_parse as parsed_early
 
 ARRIVES_S = 10
 

@@ -12,7 +12,7 @@ from rocketlake.format import layout
 from rocketlake.model import properties as names
 from rocketlake.model.topics import can_name_queues
 from rocketlake.store.api import GetRequest, PutReceipt, PutStatus
-from rocketlake.store.lanes import Lanes
+from rocketlake.store.log.topic_routes import Lanes
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.offline import OfflineStore
 from support import command

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rocketlake.store.api import PutReceipt, PutStatus
-from rocketlake.store.put_future import PutFuture, callback_thread
+from rocketlake.store.put.future import PutFuture, callback_thread
 
 RECEIPT = PutReceipt(PutStatus.PUT_OK)
 

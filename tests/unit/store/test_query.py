@@ -7,9 +7,9 @@ from rocketlake.format.index import key_hash
 from rocketlake.format.queue_unit import ExtUnit, ext_address
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.query import Query
+from rocketlake.store.read.query import Query
 from support.read_parts import BEGIN_MS, ReadParts
 
 T = QueueKey("T", 0)

@@ -5,9 +5,10 @@ import shutil
 import pytest
 from store_bench import open_engine, read, request
 
-from rocketlake.store import index_catch_up, recovery
-from rocketlake.store.index_catch_up import IndexCatchUp
-from rocketlake.store.offline.keys import KeyQuery
+from rocketlake.store.disk.index import KeyQuery
+from rocketlake.store.index import catch_up as index_catch_up
+from rocketlake.store.index.catch_up import IndexCatchUp
+from rocketlake.store.recovery import recovery
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from store_bench import open_engine, read, request
 from rocketlake import failpoint
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.inventory import Inventory, InventoryFile, QueueBounds, find_losses
-from rocketlake.store.offline.keys import KeyQuery
 
 QUIET = 70  # messages of a queue of which the end of the log has none
 UNITS = 20  # of a queue file

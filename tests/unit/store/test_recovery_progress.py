@@ -6,7 +6,7 @@ import pytest
 from recovery_fakes import SIZE, bench_of
 
 import rocketlake
-from rocketlake.cli import opening
+from rocketlake.cli import store_arguments as opening
 from rocketlake.model.message import Message
 from support.store_builder import StoreBuilder
 
@@ -22,7 +22,7 @@ def test_log_has_the_progress_of_a_long_start(builder, caplog):
     bench.progress = type(
         "Slow", (list,), {"append": lambda _, x: (bench.clock.advance_ms(2000), note(x))}
     )()
-    with caplog.at_level(logging.INFO, logger="rocketlake.store.recovery"):
+    with caplog.at_level(logging.INFO, logger="rocketlake.store.recovery.recovery"):
         bench.recover()
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("recovering ")]
     # Two of three files are read, in four seconds; then they are dispatched.
@@ -32,7 +32,7 @@ def test_log_has_the_progress_of_a_long_start(builder, caplog):
 
 
 def test_short_start_is_not_worth_a_word(builder, caplog):
-    with caplog.at_level(logging.INFO, logger="rocketlake.store.recovery"):
+    with caplog.at_level(logging.INFO, logger="rocketlake.store.recovery.recovery"):
         bench_of(builder).recover()
     assert not [r for r in caplog.records if r.getMessage().startswith("recovering ")]
 

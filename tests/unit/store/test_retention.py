@@ -11,7 +11,7 @@ from rocketlake.errors import (
 )
 from rocketlake.files.ops import DiskUsage
 from rocketlake.store.api import PutStatus
-from rocketlake.store.consume_queue import ConsumeQueue
+from rocketlake.store.queue.consume_queue import ConsumeQueue
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from rocketlake.files.mapped_file_queue import Expiry
 from rocketlake.model import flags as sys_flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest, GetStatus, Gone
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.keys import KeyQuery
 from support.engine import open_engine, request
 
 UNITS = 10  # of a queue file

@@ -7,7 +7,7 @@ from retention_bench import FILE_SIZE, PER_FILE, benches, usage
 
 from rocketlake.errors import FileAccessError
 from rocketlake.store.api import GetStatus, PutStatus
-from rocketlake.store.consume_queue import ConsumeQueue
+from rocketlake.store.queue.consume_queue import ConsumeQueue
 from rocketlake.store.running_flags import RunningFlag
 from support.engine import batch_request, request
 

@@ -10,10 +10,10 @@ from replica_bench import bodies, fill, log_bytes, send
 from store_bench import open_engine, read, request
 
 from rocketlake.errors import StoreClosedError, StoreError
-from rocketlake.files import service
+from rocketlake.files import background_service as service
 from rocketlake.model.message import Message
-from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, GetStatus, PutStatus
+from rocketlake.store.dispatch import dispatcher as dispatch
 from rocketlake.store.options import BrokerRole
 
 PLAIN = Message(topic="T", body=b"plain")

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import PutStatus
-from rocketlake.store.roll_gate import OWED_FILES_MAX, RollGate
+from rocketlake.store.dispatch.roll_gate import OWED_FILES_MAX, RollGate
 from support.engine import open_engine, request
 
 SIZE = 1000

@@ -115,7 +115,7 @@ def test_index_that_cannot_be_written_is_tried_three_times_and_then_stops_puts(
     with open_engine(tmp_path) as store:
         dispatcher = store.dispatcher
         with monkeypatch.context() as patch:
-            patch.setattr("rocketlake.store.dispatch._RETRY_S", 3600.0)
+            patch.setattr("rocketlake.store.dispatch.dispatcher._RETRY_S", 3600.0)
             patch.setattr(type(store.index), "put", fail)
             store.put(request(keys=["k"]))
             with pytest.raises(DiskFullError, match="index/1"):

@@ -1,6 +1,6 @@
 """What a running store says of itself."""
 
-from rocketlake.embedded.opening import open_store
+from rocketlake.embedded.open_store import open_store
 from rocketlake.model.message import Message
 from rocketlake.store.running_flags import RunningFlag
 

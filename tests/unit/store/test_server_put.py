@@ -11,8 +11,8 @@ from store_bench import batch, open_engine, read, request
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.flags import TransactionType
 from rocketlake.store.api import PutReceipt, PutStatus, SendFields
-from rocketlake.store.put_path import Putter
-from rocketlake.store.server_put import ServerProperties
+from rocketlake.store.put.putter import Putter
+from rocketlake.store.put.server_put import ServerProperties
 
 HOST = Endpoint.parse("192.168.0.9:4321")
 EDITS = ServerProperties(added={"CLUSTER": "c", "MSG_REGION": "r"}, dropped=["POP_CK"])

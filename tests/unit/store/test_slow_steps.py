@@ -7,9 +7,9 @@ import pytest
 from store_bench import open_engine, request
 
 from rocketlake.files import preallocator
-from rocketlake.store import flush as flush_module
-from rocketlake.store.slow_steps import SLOW_NS, SlowSteps, Step
-from rocketlake.store.stats import StoreStats
+from rocketlake.store.put import flush as flush_module
+from rocketlake.store.stats.slow_steps import SLOW_NS, SlowSteps, Step
+from rocketlake.store.stats.store_stats import StoreStats
 from support.manual_clock import ManualClock
 
 MS = 1_000_000

@@ -9,8 +9,8 @@ import pytest
 from store_bench import open_engine, read, request
 
 from rocketlake.errors import FileSizeError, StoreClosedError, StoreLockedError
-from rocketlake.store import dispatch
 from rocketlake.store.api import GetRequest, PutStatus
+from rocketlake.store.dispatch import dispatcher as dispatch
 
 
 def our_threads(before=()):

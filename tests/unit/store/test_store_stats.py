@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rocketlake.store.stats import (
+from rocketlake.store.stats.store_stats import (
     Latency,
     SparseLog,
     StoreGauges,

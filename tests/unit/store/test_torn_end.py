@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from rocketlake.embedded.opening import open_store
+from rocketlake.embedded.open_store import open_store
 from rocketlake.model.message import Message
 
 SECTOR = 512

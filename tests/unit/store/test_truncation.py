@@ -9,8 +9,8 @@ from rocketlake.errors import StoreClosedError, StorePoisonedError
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest
+from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.keys import KeyQuery
 from support.engine import batch_request, open_engine, request
 from support.manual_clock import ManualClock
 from support.reading import bodies

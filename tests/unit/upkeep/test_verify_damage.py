@@ -12,7 +12,7 @@ from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.verify.findings import Kind
 from rocketlake.upkeep.verify.index_piece import check_index_file
 from rocketlake.upkeep.verify.log_piece import check_log_file
-from rocketlake.upkeep.verify.places import look
+from rocketlake.upkeep.verify.store_layout import look
 from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions
 from support.engine import open_engine, request
 from support.manual_clock import ManualClock

@@ -7,24 +7,24 @@ from rocketlake.spark.jobs.archive.compaction import (
     plan_archive_compaction,
 )
 from rocketlake.spark.jobs.archive.drop import DropPlan, drop_days, plan_drop
-from rocketlake.spark.jobs.archive.outcome import ArchiveReport
 from rocketlake.spark.jobs.archive.plan import ArchivePlan, ArchiveSettings, plan_archive
-from rocketlake.spark.jobs.archive.running import archive, run_archive
+from rocketlake.spark.jobs.archive.report import ArchiveReport
+from rocketlake.spark.jobs.archive.run import archive, run_archive
 from rocketlake.spark.jobs.compact.plan import CompactPlan, plan_compact, plan_compact_here
-from rocketlake.spark.jobs.compact.running import CompactReport, compact, run_compact
+from rocketlake.spark.jobs.compact.run import CompactReport, compact, run_compact
 from rocketlake.spark.jobs.compact.settings import CompactSettings
-from rocketlake.spark.jobs.dispatch_job import (
+from rocketlake.spark.jobs.dispatch.functions import DispatchRange
+from rocketlake.spark.jobs.dispatch.job import (
     DispatchJob,
     DispatchPlan,
     DispatchReport,
     dispatch,
     plan_dispatch,
 )
-from rocketlake.spark.jobs.dispatching.functions import DispatchRange
-from rocketlake.spark.jobs.profile.planning import ProfilePlan, ProfileSettings, plan_profile
+from rocketlake.spark.jobs.profile.plan import ProfilePlan, ProfileSettings, plan_profile
 from rocketlake.spark.jobs.profile.report import Profile
-from rocketlake.spark.jobs.profile.running import profile, run_profile
-from rocketlake.spark.jobs.rebuild_job import (
+from rocketlake.spark.jobs.profile.run import profile, run_profile
+from rocketlake.spark.jobs.rebuild import (
     RebuildPlan,
     RebuildReport,
     plan_rebuild,
@@ -37,9 +37,9 @@ from rocketlake.spark.jobs.replay.plan import (
     plan_replay,
     plan_replay_here,
 )
-from rocketlake.spark.jobs.replay.running import ReplayReport, replay, run_replay
+from rocketlake.spark.jobs.replay.run import ReplayReport, replay, run_replay
 from rocketlake.spark.jobs.selection import Selection
-from rocketlake.spark.jobs.verify_job import VerifyReport, run_verify, verify
+from rocketlake.spark.jobs.verify import VerifyReport, run_verify, verify
 from rocketlake.upkeep.verify.verifier import VerifyPlan, plan_verify
 
 __all__ = [

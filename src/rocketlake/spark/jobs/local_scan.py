@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from rocketlake.metadata.archive_manifest import archive_path
 from rocketlake.spark.jobs.selection import Selection
-from rocketlake.spark.reading.archived import read_manifest
+from rocketlake.spark.reading.archive.planning import read_manifest
 from rocketlake.spark.reading.batch_reader import make_reader
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.spans import wanted_queues, wanted_spans
+from rocketlake.spark.reading.queue_spans import wanted_queues, wanted_spans
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
 

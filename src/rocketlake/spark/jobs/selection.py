@@ -12,9 +12,9 @@ from rocketlake.files.local_path import local_path
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata.archive_manifest import MANIFEST
 from rocketlake.model.topics import dlq_topic
-from rocketlake.spark.reading.archived import plan_joined
+from rocketlake.spark.reading.archive.planning import plan_joined
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.spans import check_topics
+from rocketlake.spark.reading.queue_spans import check_topics
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 from rocketlake.errors import ConfigError
 from rocketlake.files.local_path import absolute_path
 from rocketlake.model.topics import is_dlq_topic, is_lmq, is_retry_topic, is_system_topic
-from rocketlake.spark.pipelines.sampling import TopicSample, sample_topic
-from rocketlake.spark.pipelines.shapes import Fields, columns_text, quoted
+from rocketlake.spark.pipelines.json_schema import Fields, columns_text, quoted
+from rocketlake.spark.pipelines.samples import TopicSample, sample_topic
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.spans import check_topics
+from rocketlake.spark.reading.queue_spans import check_topics
 from rocketlake.spark.reading.stores import StoreSet
 
 SPEC: Final = "spark-pipeline.yml"

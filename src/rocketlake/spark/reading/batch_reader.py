@@ -8,7 +8,6 @@ from pyspark.sql.types import StructType
 
 from rocketlake.spark.reading import pushdown
 from rocketlake.spark.reading.keys import plan_key
-from rocketlake.spark.reading.narrowing import narrow
 from rocketlake.spark.reading.options import SourceOptions, Table
 from rocketlake.spark.reading.partitions import (
     LogPart,
@@ -18,7 +17,8 @@ from rocketlake.spark.reading.partitions import (
     read_partition,
 )
 from rocketlake.spark.reading.planning import plan_log, plan_spans
-from rocketlake.spark.reading.spans import check_moments, check_topics, wanted_spans
+from rocketlake.spark.reading.pushed_offsets import narrow
+from rocketlake.spark.reading.queue_spans import check_moments, check_topics, wanted_spans
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.reading.tables import damage, index, log, queue, small
 from rocketlake.spark.reading.terms import allows
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         """
         options = self._options
         if options.archive is not None:
-            from rocketlake.spark.reading.archived import plan_joined
+            from rocketlake.spark.reading.archive.planning import plan_joined
 
             return plan_joined(options)
         parts: list[InputPartition] = []
@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part, on an executor."""
         if self._options.archive is not None:
-            from rocketlake.spark.reading.archive_files import ArchivePartition, read_archived
+            from rocketlake.spark.reading.archive.files import ArchivePartition, read_archived
 
             if isinstance(partition, ArchivePartition):
                 return read_archived(partition, self._schema, self._options)

@@ -15,11 +15,11 @@ from rocketlake.spark.reading.log_cuts import proven_before
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_part, plan_places, plan_spans
-from rocketlake.spark.reading.seats import Seat
-from rocketlake.spark.reading.spans import QueueSpan
+from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreRef
+from rocketlake.store.disk.queues import PLACE_DTYPE, Places
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.queues import PLACE_DTYPE, Places
 
 
 def plan_key(

@@ -14,20 +14,20 @@ from pyspark.sql.types import StructType
 from rocketlake.errors import StoreError
 from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
-from rocketlake.spark.reading.filtering import LogFilter, RecordFilter
 from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.record_filter import LogFilter, RecordFilter
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import PackedRuns, RunTable
 from rocketlake.spark.reading.run_units import read_units
-from rocketlake.spark.reading.seats import Seat
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import settle_worker
-from rocketlake.store.offline.damage import Finding
+from rocketlake.store.disk.damage import Finding
+from rocketlake.store.disk.log import MISSING
+from rocketlake.store.disk.queues import PLACE_DTYPE, Places
 from rocketlake.store.offline.gaps import Gap, walk_past
-from rocketlake.store.offline.log import MISSING
-from rocketlake.store.offline.queues import PLACE_DTYPE, Places
 
 ROWS_MAX: Final = 8192
 WINDOW: Final = 4 << 20

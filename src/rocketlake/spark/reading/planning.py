@@ -8,19 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, wanted_times
-from rocketlake.spark.reading.narrowing import times
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
+from rocketlake.spark.reading.pushed_offsets import times
+from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
-from rocketlake.spark.reading.seats import Seat
-from rocketlake.spark.reading.spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreRef
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
+from rocketlake.store.disk.log import Readers
+from rocketlake.store.disk.queues import Places, QueueView
+from rocketlake.store.disk.rocksdb_queues import RocksDbQueue
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.log import Readers
-from rocketlake.store.offline.queues import Places, QueueView
-from rocketlake.store.offline.rocksdb_queues import RocksDbQueue
 
 _SMALL: Final = 8 << 20  # below this a second task costs more than it saves
 _PLACES_MAX: Final = 1 << 18

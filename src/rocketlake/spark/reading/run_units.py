@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from rocketlake.spark.reading.run_table import Numbers, RunTable, concatenated
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, to_places
-from rocketlake.store.offline.queues import PLACE_DTYPE, Places
-from rocketlake.store.unit_kind import PLAIN
+from rocketlake.store.disk.queues import PLACE_DTYPE, Places
+from rocketlake.store.queue.unit_kind import PLAIN
 
 
 class LostUnits(Struct, frozen=True):

@@ -16,8 +16,8 @@ from rocketlake.metadata import topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import TopicConfig
 from rocketlake.spark.reading.options import OnDamage, SourceOptions, Table
+from rocketlake.store.disk.log import LogView, Readers
 from rocketlake.store.offline import Damage, Finding, OfflineStore
-from rocketlake.store.offline.log import LogView, Readers
 from rocketlake.store.offline.past_damage import PastDamageStore
 from rocketlake.store.options import ReadOptions
 

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from rocketlake.format import layout, names
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.offline.log import Readers
-from rocketlake.store.offline.queues import PLACE_DTYPE, Places, QueueView
-from rocketlake.store.unit_kind import BATCHED, PLAIN, UnitKind
+from rocketlake.store.disk.log import Readers
+from rocketlake.store.disk.queues import PLACE_DTYPE, Places, QueueView
+from rocketlake.store.queue.unit_kind import BATCHED, PLAIN, UnitKind
 
 BLOCK: Final = 3276
 """Units that one read of 64 KiB brings."""

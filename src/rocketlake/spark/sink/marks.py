@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake import failpoint
-from rocketlake.embedded.bulk import LanePlan
+from rocketlake.embedded.bulk_store import LanePlan
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
 from rocketlake.files.whole_file import read_whole, replace_whole

@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 from msgspec import Struct
 
 from rocketlake.spark.sink.options import SinkOptions, new_token
-from rocketlake.store.record_shape import RecordShape
+from rocketlake.store.put.record_shape import RecordShape
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -59,7 +59,7 @@ class WritePlan(Struct, frozen=True, kw_only=True):
             ConfigError: its options are wrong.
             StoreError: its files cannot be used.
         """
-        from rocketlake.embedded.bulk import look_at  # noqa: PLC0415 - not on executors
+        from rocketlake.embedded.bulk_store import look_at  # noqa: PLC0415 - not on executors
 
         seen = look_at(options.path, options.conf, **options.store_options)
         return cls(

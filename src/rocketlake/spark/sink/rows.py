@@ -23,11 +23,11 @@ from rocketlake.embedded.checks import check_topic_for_put, topic_size_max
 from rocketlake.errors import StoreError
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, encode_rows, pack_row
 from rocketlake.model.hashes import java_hash
-from rocketlake.spark.sink.explaining import explain_row, row_message
 from rocketlake.spark.sink.kafka_columns import KAFKA_NAMES, BadValueError, message_columns
 from rocketlake.spark.sink.plan import WritePlan
+from rocketlake.spark.sink.property_strings import Mask, Texts, make_texts, narrow, places_of
+from rocketlake.spark.sink.row_errors import explain_row, row_message
 from rocketlake.spark.sink.staging import TopicUse
-from rocketlake.spark.sink.texts import Mask, Texts, make_texts, narrow, places_of
 
 _I32_MAX: Final = 2_147_483_647
 _LANE, _QUEUE, _HASH, _FLAG = range(4)

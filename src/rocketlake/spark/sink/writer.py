@@ -26,7 +26,7 @@ from rocketlake.spark.sink.target import Target, message_rows, target_of
 from rocketlake.spark.worker_process import settle_worker
 
 if TYPE_CHECKING:
-    from rocketlake.spark.sink.committing import Committer
+    from rocketlake.spark.sink.committer import Committer
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -175,7 +175,7 @@ def stage(
 
 def _committer(plan: WritePlan) -> "Committer":
     # Why: executors only stage, and what opens a store takes longer to import than all else here.
-    from rocketlake.spark.sink.committing import Committer  # noqa: PLC0415 - see above
+    from rocketlake.spark.sink.committer import Committer  # noqa: PLC0415 - see above
 
     return Committer(plan.options)
 

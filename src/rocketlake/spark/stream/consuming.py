@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from rocketlake.closing import Closing
-from rocketlake.embedded.opening import open_store
+from rocketlake.embedded.open_store import open_store
 from rocketlake.embedded.store import Store
 from rocketlake.errors import ConfigError, PutFailedError, Receipt, StoreError
 from rocketlake.format import names as file_names

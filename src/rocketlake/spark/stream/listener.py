@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rocketlake.errors import StoreError
-from rocketlake.spark.stream.behind import Behind
+from rocketlake.spark.stream.lag import Behind
 from rocketlake.spark.stream.offsets import BEHIND, Lane, StreamOffset
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata.book import Place
 from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
 from rocketlake.spark.stream.offsets import Lane
-from rocketlake.store.offline.traits import refuse_rocksdb_queues
+from rocketlake.store.disk.traits import refuse_rocksdb_queues
 
 log = logging.getLogger(__name__)
 

@@ -23,12 +23,12 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.errors import StoreError
 from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
-from rocketlake.spark.stream.advancing import advance, clip
-from rocketlake.spark.stream.archived_lanes import open_lanes
-from rocketlake.spark.stream.behind import Behind, reckon_behind
+from rocketlake.spark.stream.archived_sources import open_lanes
+from rocketlake.spark.stream.batch_start import advance, clip
+from rocketlake.spark.stream.lag import Behind, reckon_behind
 from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
-from rocketlake.spark.stream.offset_book import OffsetBook
 from rocketlake.spark.stream.offsets import NAMED_MAX, Lane, StreamOffset
+from rocketlake.spark.stream.parsed_offsets import OffsetBook
 from rocketlake.spark.stream.progress import ProgressKeeper
 from rocketlake.spark.stream.stream_options import StreamOptions
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketlake.spark.reading.archive_files import ArchivePartition, read_archived
+from rocketlake.spark.reading.archive.files import ArchivePartition, read_archived
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import subset

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rocketlake.store.offline.keys import Coverage, IndexView
+from rocketlake.store.disk.index import Coverage, IndexView
 
 _RACE = 4 << 20  # what a running dispatcher may have put into a queue, but not yet into the index
 

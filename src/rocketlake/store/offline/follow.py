@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from rocketlake.format.record import StopReason
-from rocketlake.store.offline.damage import reason_text
-from rocketlake.store.offline.log import Chunk, Stop
+from rocketlake.store.disk.damage import reason_text
+from rocketlake.store.disk.log import Chunk, Stop
 from rocketlake.store.offline.view import OfflineStore
 
 

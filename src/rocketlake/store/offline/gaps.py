@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format.record import StopReason
-from rocketlake.store.offline.log import Chunk, LogView, Stop
-from rocketlake.store.offline.tail import search
+from rocketlake.store.disk.log import Chunk, LogView, Stop
+from rocketlake.store.recovery.log_end import search
 
 
 class Gap(Struct, frozen=True):

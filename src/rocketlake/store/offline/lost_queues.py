@@ -5,8 +5,8 @@ from collections.abc import MutableMapping
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq, is_system_topic
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.inventory import InventoryFile, QueueBounds, find_losses
-from rocketlake.store.offline.queues import QueueView
 
 
 def drop_lost(

@@ -12,15 +12,15 @@ from typing import Final
 from rocketlake.format.layout import RECORD_BORN_HOST_AT, RECORD_MIN_SIZE
 from rocketlake.format.record import reason_text
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.bad_records import claimed_size
-from rocketlake.store.offline import tail as tail_rules
-from rocketlake.store.offline.damage import Damage
-from rocketlake.store.offline.disk_queues import DiskQueues
+from rocketlake.store.disk.damage import Damage
+from rocketlake.store.disk.log import Chunk, Stop, is_record_at
+from rocketlake.store.disk.queue_listing import DiskQueues
+from rocketlake.store.disk.queues import QueueView
+from rocketlake.store.log.bad_records import claimed_size
 from rocketlake.store.offline.gaps import Gap, walk_past
-from rocketlake.store.offline.log import Chunk, Stop, is_record_at
-from rocketlake.store.offline.queues import QueueView
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.store.offline.written_end import Times, find_written_end
+from rocketlake.store.recovery import log_end as tail_rules
 
 _LOOK_MS: Final = 1000
 

@@ -9,7 +9,7 @@ from rocketlake.format import index as index_format
 from rocketlake.format import layout, names, queue_unit
 from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.record import reencode
-from rocketlake.store.offline.log import Chunk
+from rocketlake.store.disk.log import Chunk
 from rocketlake.store.offline.view import OfflineStore
 
 

@@ -1,8 +1,8 @@
 """Queue offsets by store time in a store that is only read, by the rules of `queue_times`."""
 
-from rocketlake.store.offline.log import LogView, is_record_at, store_timestamp
-from rocketlake.store.offline.queues import QueueView
-from rocketlake.store.queue_times import Boundary, TimeLookup, UnitRun
+from rocketlake.store.disk.log import LogView, is_record_at, store_timestamp
+from rocketlake.store.disk.queues import QueueView
+from rocketlake.store.queue.times import Boundary, TimeLookup, UnitRun
 
 __all__ = ["Boundary", "TimeLookup", "time_lookup"]
 

@@ -27,19 +27,19 @@ from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store import deleted_topics
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
-from rocketlake.store.offline import tail as tail_rules
+from rocketlake.store.disk.damage import Damage, Finding, reason_text
+from rocketlake.store.disk.index import Coverage, IndexView, KeyQuery, KeySearch
+from rocketlake.store.disk.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
+from rocketlake.store.disk.queue_listing import DiskQueues
+from rocketlake.store.disk.queues import Places, QueueView
+from rocketlake.store.disk.traits import Traits, look_at
 from rocketlake.store.offline.coverage import cover
-from rocketlake.store.offline.damage import Damage, Finding, reason_text
-from rocketlake.store.offline.disk_queues import DiskQueues
 from rocketlake.store.offline.family_times import FamilyTimes
-from rocketlake.store.offline.keys import Coverage, IndexView, KeyQuery, KeySearch
-from rocketlake.store.offline.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
 from rocketlake.store.offline.lost_queues import drop_lost
-from rocketlake.store.offline.queues import Places, QueueView
 from rocketlake.store.offline.times import Boundary, time_lookup
-from rocketlake.store.offline.traits import Traits, look_at
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.unit_kind import BATCHED, PLAIN
+from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
+from rocketlake.store.recovery import log_end as tail_rules
 
 _WALKED_MAX = 1 << 18  # records of a store in use, whose units are kept in memory until then
 _WALKED_PER_QUEUE = 128

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from rocketlake.store.disk.log import WINDOW, Chunk, LogView
 from rocketlake.store.offline.gaps import Gap, walk_past
-from rocketlake.store.offline.log import WINDOW, Chunk, LogView
-from rocketlake.store.offline.tail import Tail
+from rocketlake.store.recovery.log_end import Tail
 
 _COMPARED: Final = 16  # records whose times are looked at: one of them may be anything
 _CLOCK_SET_BACK_MS: Final = 1000  # less than a broker needs to start again

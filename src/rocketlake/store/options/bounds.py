@@ -7,6 +7,9 @@ from msgspec import Meta
 
 _I32_MAX: Final = 2_147_483_647
 
+RECOVERED_FILES: Final = 10
+"""How many log files RocketMQ 5.5 reads after an unclean stop [commitLogRecoverMaxNum]."""
+
 Positive = Annotated[int, Meta(gt=0, le=_I32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=_I32_MAX)]
 LongNatural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]

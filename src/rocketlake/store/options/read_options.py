@@ -11,11 +11,7 @@ from msgspec import Struct, field
 from rocketlake.errors import ConfigError
 from rocketlake.store.options.bounds import Positive
 from rocketlake.store.options.choosing import Choice
-from rocketlake.store.options.delay_levels import (
-    DEFAULT_DELAY_LEVELS,
-    delay_of,
-    parse_delay_levels,
-)
+from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, delay_of, parse_delay_levels
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

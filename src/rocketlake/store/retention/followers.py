@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from rocketlake.files.mapped_file_queue import Waiter
-from rocketlake.store.consume_queue_set import ConsumeQueueSet
-from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 
 
 class Followers:

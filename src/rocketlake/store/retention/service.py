@@ -19,19 +19,19 @@ from msgspec.structs import replace
 
 from rocketlake.clock import Clock
 from rocketlake.errors import RocketLakeError
+from rocketlake.files.background_service import BackgroundService
 from rocketlake.files.mapped_file_queue import Expiry, MappedFileQueue, Waiter
-from rocketlake.files.service import BackgroundService
-from rocketlake.store.commit_log import CommitLog
-from rocketlake.store.consume_queue_set import ConsumeQueueSet
-from rocketlake.store.index_file_set import IndexFileSet
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.store.retention import rules
 from rocketlake.store.retention.disks import DiskLook, Disks, Place
 from rocketlake.store.retention.followers import Followers
 from rocketlake.store.retention.reasons import Outlook, refusal
 from rocketlake.store.retention.rules import NEVER, DiskLevel, Limits
 from rocketlake.store.running_flags import RunningFlag, RunningFlags
-from rocketlake.store.stats import SparseLog
+from rocketlake.store.stats.store_stats import SparseLog
 
 log = logging.getLogger(__name__)
 

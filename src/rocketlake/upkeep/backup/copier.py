@@ -31,13 +31,13 @@ from rocketlake.format import java_json, names
 from rocketlake.store.inventory import FILE_NAME as INVENTORY
 from rocketlake.store.inventory import InventoryFile
 from rocketlake.store.offline import Finding, OfflineStore
-from rocketlake.store.salvage import SALVAGE
+from rocketlake.store.recovery.salvage import SALVAGE
 from rocketlake.upkeep.backup import file_queues
 from rocketlake.upkeep.backup import manifest as manifests
-from rocketlake.upkeep.backup.copying import checksum
+from rocketlake.upkeep.backup.file_copy import checksum
 from rocketlake.upkeep.backup.files import BackupFiles
+from rocketlake.upkeep.backup.finish_copy import Kind, queue_shape, settle
 from rocketlake.upkeep.backup.manifest import Manifest
-from rocketlake.upkeep.backup.settling import Kind, queue_shape, settle
 from rocketlake.upkeep.backup.steps import StoreCopier, log_parts
 from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off
 from rocketlake.version import __version__

@@ -18,9 +18,9 @@ from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.metadata import rocksdb_tables
 from rocketlake.metadata.book import VERSION_NAME, encode_version, merge
 from rocketlake.metadata.table import DataVersion
-from rocketlake.store.consume_queue import ConsumeQueue
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.store.offline import OfflineStore
+from rocketlake.store.queue.consume_queue import ConsumeQueue
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
 
 
 def read_tables(ops: FileOps, config: Path) -> Iterator[tuple[str, bytes]]:

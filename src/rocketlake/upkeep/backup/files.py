@@ -12,7 +12,7 @@ from msgspec import Struct
 from rocketlake.errors import StoreError, StoreNotFoundError
 from rocketlake.files.ops import Entry, FileOps, Reader, Writer
 from rocketlake.files.store_dir import OffsetFile
-from rocketlake.upkeep.backup.copying import PROBE, Copied, are_alike, checksum, copy_part
+from rocketlake.upkeep.backup.file_copy import PROBE, Copied, are_alike, checksum, copy_part
 from rocketlake.upkeep.backup.manifest import CopiedFile
 from rocketlake.upkeep.export.new_file import NewFile
 

@@ -8,9 +8,9 @@ from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import names
 from rocketlake.format.names import offset_name
 from rocketlake.model.queues import QueueKey
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.queues import QueueView
-from rocketlake.store.salvage import DESCRIPTION, SALVAGE
+from rocketlake.store.recovery.salvage import DESCRIPTION, SALVAGE
 from rocketlake.upkeep.backup.files import BackupFiles, Growing
 
 

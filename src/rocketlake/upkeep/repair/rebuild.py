@@ -24,16 +24,16 @@ from rocketlake.format.record import RecordColumns
 from rocketlake.metadata import filters
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
-from rocketlake.store.consume_queue_set import ConsumeQueueSet, QueueShape
-from rocketlake.store.filter_bits import FilterBits, SqlSubscription
-from rocketlake.store.index_file import IndexShape
-from rocketlake.store.index_file_set import IndexFileSet
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.disk.log import Readers
+from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
+from rocketlake.store.dispatch.unit_builder import Round, UnitBuilder
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
 from rocketlake.store.ports import DispatchSlice
-from rocketlake.store.unit_builder import Round, UnitBuilder
-from rocketlake.upkeep.repair.gap_filling import Gap, GapFiller
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.upkeep.repair.gap_filler import Gap, GapFiller
 from rocketlake.upkeep.verify.log_file_walk import BadPart, LogFileWalk
-from rocketlake.upkeep.verify.places import Layout
+from rocketlake.upkeep.verify.store_layout import Layout
 
 log = logging.getLogger(__name__)
 

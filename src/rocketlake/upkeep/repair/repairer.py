@@ -26,16 +26,16 @@ from rocketlake.format.checkpoint import Checkpoint
 from rocketlake.format.record import StopReason
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
+from rocketlake.store.disk.traits import refuse_rocksdb_queues
 from rocketlake.store.inventory import InventoryFile
-from rocketlake.store.offline.traits import refuse_rocksdb_queues
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.upkeep.repair.rebuild import Machine, index_shape, rebuild_index, rebuild_queues
-from rocketlake.upkeep.repair.swapping import Workshop, copy_file, finish_interrupted
+from rocketlake.upkeep.repair.swap import Workshop, copy_file, finish_interrupted
 from rocketlake.upkeep.salvage.cut_off import CutOff, find_cut_off, find_refused
 from rocketlake.upkeep.verify.findings import Fault, Kind
-from rocketlake.upkeep.verify.judging import Judge
-from rocketlake.upkeep.verify.places import Layout
+from rocketlake.upkeep.verify.store_layout import Layout
 from rocketlake.upkeep.verify.tables import DECODERS
+from rocketlake.upkeep.verify.verdict import Judge
 from rocketlake.upkeep.verify.verifier import Verifier, VerifyOptions, VerifySummary
 
 _QUEUE_KINDS: Final = {Kind.UNIT, Kind.LACKS_UNITS, Kind.QUEUE_FILE, Kind.EXTENSION}

@@ -6,8 +6,8 @@ RocketMQ does not.
 
 from msgspec import Struct
 
+from rocketlake.store.disk.damage import reason_text
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.damage import reason_text
 from rocketlake.upkeep.salvage.raw_records import RawFile
 
 

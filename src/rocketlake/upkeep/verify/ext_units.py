@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
-from rocketlake.store.offline.log import Readers
-from rocketlake.upkeep.verify.places import QueuePlace, Units
+from rocketlake.store.disk.log import Readers
+from rocketlake.upkeep.verify.store_layout import QueuePlace, Units
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from rocketlake.store.offline.damage import Finding
+from rocketlake.store.disk.damage import Finding
 
 
 class Kind(StrEnum):

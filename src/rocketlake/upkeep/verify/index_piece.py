@@ -9,9 +9,9 @@ import numpy.typing as npt
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format import layout
 from rocketlake.format.index import ENTRY_DTYPE
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.disk.log import Readers
 from rocketlake.upkeep.verify.findings import Fault, Kind
-from rocketlake.upkeep.verify.places import IndexPlace
+from rocketlake.upkeep.verify.store_layout import IndexPlace
 
 _READ: Final = 8 << 20
 _FAULTS_MAX: Final = 1000  # of one file; the rest is only counted

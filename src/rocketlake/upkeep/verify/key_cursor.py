@@ -8,9 +8,9 @@ from msgspec import Struct, field
 
 from rocketlake.format import layout
 from rocketlake.format.index import ENTRY_DTYPE
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.disk.log import Readers
 from rocketlake.upkeep.verify.findings import Fault, Kind
-from rocketlake.upkeep.verify.places import IndexPlace
+from rocketlake.upkeep.verify.store_layout import IndexPlace
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

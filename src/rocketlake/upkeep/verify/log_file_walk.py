@@ -8,8 +8,8 @@ from msgspec import Struct
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.record import RecordColumns, StopReason, reason_text, scan
-from rocketlake.store.offline.log import Readers, is_record_at
-from rocketlake.store.offline.search_budget import SearchBudget
+from rocketlake.store.disk.log import Readers, is_record_at
+from rocketlake.store.disk.search_budget import SearchBudget
 
 # Why: small enough that what a scan has just read is still in the processor's cache when the
 # records are looked at again, and large enough for few calls.

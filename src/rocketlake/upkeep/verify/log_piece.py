@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format.dispatch import key_and_tag_entries
 from rocketlake.format.record import Check, RecordColumns, StopReason
-from rocketlake.store.offline.log import Readers
+from rocketlake.store.disk.log import Readers
 from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.key_cursor import KeyCursor, KeyReport, Keys
 from rocketlake.upkeep.verify.log_file_walk import WINDOW, BadPart, LogFileWalk
-from rocketlake.upkeep.verify.places import Layout
+from rocketlake.upkeep.verify.queue_check import SeatCheck, SeatReport
 from rocketlake.upkeep.verify.record_checks import RecordChecks
-from rocketlake.upkeep.verify.seats import SeatCheck, SeatReport
+from rocketlake.upkeep.verify.store_layout import Layout
 
 
 class LogReport(Struct, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketlake.store.offline.log import Readers
-from rocketlake.upkeep.verify.places import QueuePlace, Units
+from rocketlake.store.disk.log import Readers
+from rocketlake.upkeep.verify.store_layout import QueuePlace, Units
 
 _AHEAD: Final = 4096
 _QUEUES_MAX: Final = 256  # so many queues are read ahead, 80 KiB each

@@ -25,16 +25,21 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from rocketlake.store.offline.damage import Finding
+from rocketlake.store.disk.damage import Finding
 from rocketlake.store.offline.view import OfflineStore
-from rocketlake.upkeep.verify import places as looking
+from rocketlake.upkeep.verify import store_layout as looking
 from rocketlake.upkeep.verify.findings import Fault, Ledger, Pending
 from rocketlake.upkeep.verify.index_piece import check_index_file, find_starts
-from rocketlake.upkeep.verify.judging import Judge
-from rocketlake.upkeep.verify.leftovers import Ends, QueueReport, check_leftovers, merged_runs
 from rocketlake.upkeep.verify.log_piece import LogReport, check_log_file
-from rocketlake.upkeep.verify.places import IndexPlace, Layout, QueuePlace
+from rocketlake.upkeep.verify.store_layout import IndexPlace, Layout, QueuePlace
 from rocketlake.upkeep.verify.tables import check_checkpoint, check_tables
+from rocketlake.upkeep.verify.unconfirmed_units import (
+    Ends,
+    QueueReport,
+    check_leftovers,
+    merged_runs,
+)
+from rocketlake.upkeep.verify.verdict import Judge
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Returns what a function makes of each of some arguments, in order; both can be sent elsewhere."""

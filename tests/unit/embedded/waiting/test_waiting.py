@@ -26,7 +26,7 @@ from waiting_bench import (
 )
 
 from rocketlake.clock import SystemClock
-from rocketlake.store import dispatch
+from rocketlake.store.dispatch import dispatcher as dispatch
 from rocketlake.store.options import store_options
 
 DELAYABLE = [way for way in WAYS if way != "put_batch"]

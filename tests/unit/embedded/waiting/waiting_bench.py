@@ -9,7 +9,7 @@ from time import monotonic
 from rocketlake import Message
 from rocketlake.clock import SystemClock
 from rocketlake.embedded.aio import AsyncStore
-from rocketlake.embedded.opening import Opening, open_with_parts
+from rocketlake.embedded.open_store import Opening, open_with_parts
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.follow import Follower

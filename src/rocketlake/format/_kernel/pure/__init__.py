@@ -12,12 +12,7 @@ from rocketlake.format._kernel.pure.bulk import append_rows, encode_rows
 from rocketlake.format._kernel.pure.dispatching import dispatch_columns, key_entries
 from rocketlake.format._kernel.pure.encoding import encode, encode_batch, seal
 from rocketlake.format._kernel.pure.field_append import PropertyEdits, append_fields
-from rocketlake.format._kernel.pure.indexing import (
-    index_lookup,
-    index_put,
-    index_walk,
-    put_entries,
-)
+from rocketlake.format._kernel.pure.indexing import index_lookup, index_put, index_walk, put_entries
 from rocketlake.format._kernel.pure.lines import json_lines
 from rocketlake.format._kernel.pure.message import StoredMessage
 from rocketlake.format._kernel.pure.name import NAME

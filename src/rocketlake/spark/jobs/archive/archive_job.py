@@ -7,9 +7,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rocketlake.errors import ArchiveBusyError
-from rocketlake.spark.jobs.archive.outcome import ArchiveReport
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings
-from rocketlake.spark.jobs.archive.running import catch_up
+from rocketlake.spark.jobs.archive.report import ArchiveReport
+from rocketlake.spark.jobs.archive.run import catch_up
 from rocketlake.spark.progress import OnProgress
 
 

@@ -31,12 +31,7 @@ from rocketlake.metadata.archive_manifest import (
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.days import utc_text
 from rocketlake.spark.jobs.archive.drop import GRACE_MS, check_archived_topics, load_parquet
-from rocketlake.spark.jobs.archive.parquet_file import (
-    ParquetFile,
-    StagedFile,
-    read_batches,
-    sum_of,
-)
+from rocketlake.spark.jobs.archive.parquet_file import ParquetFile, StagedFile, read_batches, sum_of
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, check_settings
 from rocketlake.spark.jobs.archive.tasks import FILE_SCHEMA, described
 from rocketlake.spark.progress import OnProgress, watching

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.spark.reading.spans import QueueSpan
+from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.times import time_lookup
 

@@ -26,14 +26,14 @@ from rocketlake.model.topics import is_lmq
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.days import cut_by_day
 from rocketlake.spark.jobs.archive.table_marks import check_table_options
-from rocketlake.spark.reading.archive_seam import is_same_queue, last_physical
+from rocketlake.spark.reading.archive.boundary import is_same_queue, last_physical
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_spans
-from rocketlake.spark.reading.spans import QueueSpan
+from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreSet
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.queues import QueueView
 
 EVERY_TOPIC: Final = ("*",)
 TARGET_BYTES: Final = 128 << 20

@@ -24,13 +24,13 @@ from rocketlake import failpoint
 from rocketlake.errors import StoreError
 from rocketlake.metadata.archive_manifest import Manifest, Pending, QueueEnd, write_manifest
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
-from rocketlake.spark.jobs.archive.outcome import next_manifest
 from rocketlake.spark.jobs.archive.plan import (
     ArchivePlan,
     ArchiveSettings,
     ArchiveTask,
     plan_archive,
 )
+from rocketlake.spark.jobs.archive.report import next_manifest
 from rocketlake.spark.jobs.archive.table_marks import NAME_OPTION, TableMarks
 from rocketlake.spark.progress import OnProgress, watching
 from rocketlake.spark.reading.options import SourceOptions

@@ -17,17 +17,12 @@ from pyspark.sql.types import StructType
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.spark.jobs.archive.days import date_text, days_of
-from rocketlake.spark.jobs.archive.parquet_file import (
-    ParquetFile,
-    StagedFile,
-    read_batches,
-    sum_of,
-)
+from rocketlake.spark.jobs.archive.parquet_file import ParquetFile, StagedFile, read_batches, sum_of
 from rocketlake.spark.jobs.archive.plan import ArchiveTask
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
-from rocketlake.store.offline.damage import Finding, Loss
+from rocketlake.store.disk.damage import Finding, Loss
 
 TOPIC: Final = "topic"
 DAMAGE_SHOWN: Final = 20

@@ -10,14 +10,13 @@ from typing import Final
 from msgspec import Struct
 
 from rocketlake.model.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rocketlake.spark.jobs.profile.figures import (
+from rocketlake.spark.jobs.profile.number_text import (
     count_text,
     plural,
     share_text,
     short_count,
     shortened,
 )
-from rocketlake.spark.jobs.profile.moments import span_text, time_text
 from rocketlake.spark.jobs.profile.tables import (
     Finding,
     GroupRow,
@@ -28,6 +27,7 @@ from rocketlake.spark.jobs.profile.tables import (
     TopicRow,
     TopicTimeRow,
 )
+from rocketlake.spark.jobs.profile.time_text import span_text, time_text
 
 DEAD_LETTERS: Final = DEAD_LETTER_PREFIX
 RETRIES: Final = RETRY_PREFIX

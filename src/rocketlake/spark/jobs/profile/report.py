@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rocketlake.errors import ConfigError
 from rocketlake.files.local_path import local_path
-from rocketlake.spark.jobs.profile.page.rendering import first_line, render
+from rocketlake.spark.jobs.profile.page.document import first_line, render
 from rocketlake.spark.jobs.profile.tables import ProfileTables
 
 _HEIGHT = "44rem"

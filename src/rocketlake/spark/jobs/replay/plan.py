@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.embedded.bulk import look_at
+from rocketlake.embedded.bulk_store import look_at
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import PosixFileOps

@@ -8,10 +8,10 @@ from pyspark.sql.types import StructType
 
 from rocketlake.format.record import RecordColumns, StopReason, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
-from rocketlake.spark.reading.filtering import LogFilter
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import ROWS_MAX, LogPart, Partition
 from rocketlake.spark.reading.planning import plan_log
+from rocketlake.spark.reading.record_filter import LogFilter
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef
 from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
 from rocketlake.store.offline import Chunk, OfflineStore

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from rocketlake.spark.jobs.profile.figures import shortened
+from rocketlake.spark.jobs.profile.number_text import shortened
 from rocketlake.spark.jobs.profile.page.markup import Html, tag
 
 

@@ -8,7 +8,7 @@ import html
 import unicodedata
 from typing import Final
 
-from rocketlake.spark.jobs.profile.figures import shortened
+from rocketlake.spark.jobs.profile.number_text import shortened
 
 _VOID: Final = frozenset({"meta", "path", "rect", "line", "col"})
 _TITLE_MAX: Final = 1000

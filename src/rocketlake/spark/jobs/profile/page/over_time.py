@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketlake.spark.jobs.profile.figures import NONE, share_text, short_count, size_text
-from rocketlake.spark.jobs.profile.moments import span_text, time_text
+from rocketlake.spark.jobs.profile.number_text import NONE, share_text, short_count, size_text
 from rocketlake.spark.jobs.profile.page import plots, scales
 from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, tag
 from rocketlake.spark.jobs.profile.page.plots import Readout, Series, TimeAxis
 from rocketlake.spark.jobs.profile.tables import ProfileTables, TimeRow, TopicTimeRow
+from rocketlake.spark.jobs.profile.time_text import span_text, time_text
 
 _OTHERS: Final = "all other topics"
 

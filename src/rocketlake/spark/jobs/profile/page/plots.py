@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from rocketlake.spark.jobs.profile.figures import NONE, shortened
-from rocketlake.spark.jobs.profile.moments import clock_text, time_text
+from rocketlake.spark.jobs.profile.number_text import NONE, shortened
 from rocketlake.spark.jobs.profile.page import scales
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag, visible
+from rocketlake.spark.jobs.profile.time_text import clock_text, time_text
 
 HEIGHT: Final = 100
 _FAR_ABOVE: Final = 1.5

@@ -3,14 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from rocketlake.spark.jobs.profile.figures import NONE, plural, share_text, short_count, size_text
 from rocketlake.spark.jobs.profile.findings import DEAD_LETTERS, RETRIES
-from rocketlake.spark.jobs.profile.moments import span_text, time_text
+from rocketlake.spark.jobs.profile.number_text import (
+    NONE,
+    plural,
+    share_text,
+    short_count,
+    size_text,
+)
 from rocketlake.spark.jobs.profile.page import plots
 from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, bar_cell, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
 from rocketlake.spark.jobs.profile.tables import BinRow, ProfileTables, QueueRow, TopicRow
+from rocketlake.spark.jobs.profile.time_text import span_text, time_text
 
 _SHOWN = 100  # rows of a table that may be long
 _QUEUES_DRAWN = 64

@@ -1,0 +1,241 @@
+"""BulkStore: the door for records that were encoded elsewhere.
+
+1. What comes in is what `put` would have written, byte for byte: records that ask for nothing but
+   to be appended are copied and sealed, all others go through `put` one by one.
+2. While the door is open no delayed message is delivered: what is appended lies together in the
+   log, with nothing in between.
+3. Nothing waits for the disk but `flush`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rocketlake import failpoint
+from rocketlake.clock import Clock, SystemClock
+from rocketlake.closing import Closing
+from rocketlake.config import Source
+from rocketlake.embedded.checks import check_topic_for_put
+from rocketlake.embedded.open_store import AnyPath, Opening, open_with_parts
+from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.put_failure import put_failure
+from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, settle_options
+from rocketlake.embedded.store import Store, StoreParts
+from rocketlake.errors import ConfigError, StoreError
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import names
+from rocketlake.format.bulk import BY_KEY, TURN, BulkStop, StagedRow, read_row, row_size
+from rocketlake.metadata.book import Place
+from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.model.hashes import java_hash
+from rocketlake.model.topics import TopicConfig, is_system_topic
+from rocketlake.store.api import AppendRequest
+from rocketlake.store.disk.traits import refuse_rocksdb
+from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.options import Choice, StoreOptions
+from rocketlake.store.put.record_shape import RecordShape
+
+# Why: the disk works while more is appended, instead of all at once at the end.
+_FLUSH_STEP: Final = 32 << 20
+
+
+class LanePlan(Struct, frozen=True):
+    """A topic of staged records, how many queues it is to have, and whose turn it is."""
+
+    topic: str
+    queue_count: int
+    turn: int
+    is_new: bool = False
+
+
+class StorePreview(Struct, frozen=True):
+    """What a store is like, seen without opening it."""
+
+    shape: RecordShape
+    queue_counts: Mapping[str, int]
+    """The topics that may be written."""
+    default_queues: int
+    creates_topics: bool
+
+
+def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> StorePreview:
+    """Return what a store is like; one that is not there yet, what it would be like.
+
+    Raises:
+        ConfigError: an option is unknown, wrong, or contradicts the files of the store.
+        StoreError: the files cannot be used.
+    """
+    choice, root, kept = _chosen(path, conf, options)
+    ops = PosixFileOps()
+    topics: Sequence[TopicConfig] = ()
+    if ops.stat(root) is None:
+        settled = StoreOptions.complete(choice, kept, preset_of(choice))
+    else:
+        paths = log_paths(root, choice.values)
+        dirs = () if paths is None else tuple(p for p in paths.writable if ops.stat(p) is not None)
+        directory = StoreDir(ops, root, dirs)
+        refuse_rocksdb(directory)
+        settled = settle_options(directory, choice, kept)
+        is_4x = settled.compat_version.is_4x
+        place = Place(ops, SystemClock(), root / names.CONFIG, is_4x=is_4x)
+        topics = TopicBook.load(place).topics()
+    return StorePreview(
+        shape=RecordShape.of(settled),
+        queue_counts={t.name: t.write_queue_count for t in topics if t.is_writable},
+        default_queues=settled.default_topic_queue_nums,
+        creates_topics=settled.auto_create_topic_enable,
+    )
+
+
+def open_bulk(
+    path: AnyPath, conf: Source | None = None, *, clock: Clock | None = None, **options: object
+) -> "BulkStore":
+    """Open a store for records that were encoded elsewhere; otherwise as `open_store`.
+
+    Raises:
+        ConfigError, StoreLockedError, StoreError: as `open_store`.
+    """
+    choice, root, kept = _chosen(path, conf, options)
+    opening = Opening(PosixFileOps(), clock or SystemClock(), kept, delivers=False)
+    return BulkStore(*open_with_parts(root, choice, opening))
+
+
+def _chosen(
+    path: AnyPath, conf: Source | None, options: Mapping[str, object]
+) -> tuple[Choice, Path, Mapping[str, object]]:
+    choice = StoreOptions.choose(conf, **options)
+    return choice, Path(path).absolute(), kept_options(choice)
+
+
+class BulkStore(Closing):
+    """A store that takes staged records. Thread-safety: one thread."""
+
+    def __init__(self, store: Store, engine: Engine, parts: StoreParts) -> None:
+        assert parts.core is not None, "opened for writing"
+        self.store = store
+        self.core = parts.core
+        self.shape = RecordShape.of(self.core.options)
+        self._engine = engine
+        self._desk = parts.desk
+        self._is_wrapped = engine is not self.core
+        self._unflushed = 0
+
+    @property
+    def log_bounds(self) -> tuple[int, int]:
+        """The first offset of the log, and the one behind its last byte."""
+        self.store.require_open()
+        return max(self.core.log.min_offset, 0), self.core.log.wrote_where
+
+    def flush(self) -> None:
+        """Have everything on the disk that was appended.
+
+        Raises:
+            StorePoisonedError: a flush failed, now or before.
+        """
+        self.store.flush()
+
+    def close(self) -> None:
+        """Bring everything to disk and let go."""
+        self.store.close()
+
+    # --- topics --------------------------------------------------------------------------------
+
+    def plan_lane(self, topic: str) -> LanePlan:
+        """Return the lane of a topic; one that is not there is described, and not made.
+
+        Raises:
+            ValueError: the topic may not be written, or there is none and none may be made.
+            StoreClosedError: the store is closed.
+        """
+        self.store.require_open()
+        check_topic_for_put(topic)
+        known = self._desk.book.get(topic)
+        if known is None:
+            if not self.core.options.auto_create_topic_enable:
+                raise ValueError(
+                    f"there is no topic {topic!r}, and autoCreateTopicEnable is off; make it with"
+                    f" create_topic({topic!r})"
+                )
+            return LanePlan(topic, self._desk.make_config(topic).write_queue_count, 0, is_new=True)
+        if topic not in self._desk.routes:
+            raise ValueError(
+                f"topic {topic!r} may not be written (perm {known.perm},"
+                f" {known.write_queue_count} write queues);"
+                f" update_topic({topic!r}, writable=True) allows it"
+            )
+        count = known.write_queue_count
+        return LanePlan(topic, count, self.core.bulk.lane(topic, count).turn)
+
+    def make_lanes(self, plans: Sequence[LanePlan]) -> Lanes:
+        """Make the topics that are not there, and the lanes of all.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self.store.require_open()
+        for plan in plans:
+            if not is_system_topic(plan.topic):
+                self._desk.register(self._desk.make_config(plan.topic))
+        lanes = [self.core.bulk.lane(p.topic, p.queue_count, p.turn) for p in plans]
+        if self._is_wrapped:
+            # Why: plug-ins want to see every message.
+            lanes = [replace(lane, slots=()) for lane in lanes]
+        return Lanes(lanes)
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(self, records: bytes | memoryview, lanes: Lanes, position: int = 0) -> int:
+        """Append staged records from a position on; return how many there were.
+
+        Raises:
+            StoreError: something cannot be put; what was appended before stays.
+            StoreClosedError: the store is closed.
+        """
+        self.store.require_open()
+        count = 0
+        self._unflushed += len(records)
+        if self._unflushed >= _FLUSH_STEP:
+            self._unflushed = 0
+            self.core.flush_soon()
+        while position < len(records):
+            failpoint.hit("piece.before")
+            done = self.core.bulk.append(records, position, lanes)
+            position, count = done.position, count + done.count
+            if done.stop is BulkStop.BAD:
+                raise StoreError(f"what is staged at {position} cannot be appended")
+            if done.stop is BulkStop.BY_HAND:
+                self._put(read_row(records, position), lanes)
+                position, count = position + row_size(records, position), count + 1
+            failpoint.hit("piece.after")
+        return count
+
+    def _put(self, row: StagedRow, lanes: Lanes) -> None:
+        request = AppendRequest(
+            message=replace(row.message, wait=False),
+            queue_id=queue_of(row, lanes),
+            born_timestamp=row.born_timestamp,
+            born_host=self.shape.endpoint,
+        )
+        receipt = self._engine.put(request)
+        # Why: a row does not wait for the disk or for replicas, `flush` does.
+        if not receipt.is_ok:
+            raise put_failure(receipt, self.store.path, row.message.topic)
+
+
+def queue_of(row: StagedRow, lanes: Lanes) -> int:
+    """Return the queue of a row that is put by hand; whose turn it was, it is no more."""
+    count = lanes.lanes[row.lane].queue_count
+    if row.queue_id == TURN:
+        return lanes.turn(row.lane, count)
+    if row.queue_id == BY_KEY:
+        key_hash = row.key_hash
+        if key_hash is None:
+            key_hash = java_hash(row.message.ordering_key or "")
+        return abs(key_hash) % count
+    if not 0 <= row.queue_id < count:
+        raise ConfigError(f"queue {row.queue_id} of topic {row.message.topic!r} is not there")
+    return row.queue_id

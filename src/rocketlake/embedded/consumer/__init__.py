@@ -1,0 +1,1 @@
+"""Consumers of an embedded store: groups, queue assignment, prefetching, progress."""

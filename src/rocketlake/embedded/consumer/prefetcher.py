@@ -1,0 +1,258 @@
+"""Intake: the queues that one consumer has, and what it read ahead of them."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from rocketlake.embedded import inner_batch
+from rocketlake.embedded.consumer.cursor import Cursor, Place
+from rocketlake.embedded.consumer.group_assignment import Change, Division, Member
+from rocketlake.embedded.consumer.plan import ConsumerPlan
+from rocketlake.embedded.ports import Progress, QueueReader
+from rocketlake.format.record import StoredMessage
+from rocketlake.model import flags
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import CorruptUnit, GetRequest, GetResult, GetStatus
+from rocketlake.store.queue.times import Boundary
+
+log = logging.getLogger(__name__)
+
+_KEPT: Final = 1000
+
+
+class Missed(Struct, frozen=True):
+    """Messages of a queue that were deleted before the group had consumed them."""
+
+    queue_id: int
+    first: int
+    """Queue offset of the first of them."""
+    end: int
+    """Queue offset behind the last of them."""
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self.end - self.first
+
+
+class Intake:
+    """The cursors of one consumer; those in `ready` have messages, and take turns.
+
+    Thread-safety: none; the lock of its consumer.
+    """
+
+    def __init__(
+        self, plan: ConsumerPlan, division: Division, reader: QueueReader, progress: Progress
+    ) -> None:
+        self._plan = plan
+        self._division = division
+        self._reader = reader
+        self._progress = progress
+        self.cursors: dict[int, Cursor] = {}
+        self.ready: deque[Cursor] = deque()
+        self.missed: deque[Missed] = deque(maxlen=_KEPT)
+        self.corrupt: deque[CorruptUnit] = deque(maxlen=_KEPT)
+        # Order: kept here before it joins; one that nothing keeps is no member.
+        self.member = Member(plan.queues)
+        division.join(self.member)
+        self.has_leaving = False
+        """Whether queues wait to be let go until their messages are committed."""
+        self.version = -1
+        """That of the division when this was last settled."""
+        self._is_new = True
+
+    # --- sharing -------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let go of queues that others are to have, and take those that are this consumer's."""
+        busy = [queue for queue, cursor in self.cursors.items() if cursor.in_flight]
+        change = self._division.settle(self.member, busy)
+        for queue in set(self.cursors) - change.held:
+            del self.cursors[queue]
+        for queue in sorted(change.held - set(self.cursors)):
+            move = change.moves.get(queue)
+            serial = move.serial if move is not None else 0
+            self.cursors[queue] = Cursor(queue, self._find_start(queue), serial)
+        self._apply(change)
+        self.ready = deque(cursor for cursor in self.cursors.values() if cursor.has_more)
+        self._is_new = False
+        self.version = change.version  # Order: last, for what an exception ended is done again
+
+    def _apply(self, change: Change) -> None:
+        for queue, move in change.moves.items():
+            cursor = self.cursors[queue]
+            if cursor.move_serial != move.serial:
+                cursor.jump(move.offset)
+                cursor.move_serial = move.serial
+        for queue, cursor in self.cursors.items():
+            cursor.is_leaving = queue in change.leaving
+            if cursor.is_leaving:
+                cursor.forget_ahead()
+        self.has_leaving = bool(change.leaving)
+
+    def _find_start(self, queue: int) -> int:
+        """Return where the group is in a queue; where it has not been, write down its start."""
+        plan = self._plan
+        offset = self._progress.get(plan.topic, plan.group, queue)
+        if offset is None:
+            # Why: a queue that was added later is read from its first message on, for `last` would
+            # lose what came before this consumer took note.
+            offset = self._offset_of(plan.start if self._is_new else "first", queue)
+            self._progress.commit(plan.topic, plan.group, queue, offset)
+        return offset
+
+    def _offset_of(self, start: str | int, queue: int) -> int:
+        if start == "first":
+            return self.bounds(queue)[0]
+        self._reader.catch_up()
+        if start == "last":
+            return self.bounds(queue)[1]
+        assert isinstance(start, int), "a moment is in milliseconds"
+        return self.offset_by_time(queue, start)
+
+    def bounds(self, queue: int) -> tuple[int, int]:
+        """Return where a queue begins and ends."""
+        low, high = self._reader.queue_bounds(QueueKey(self._plan.topic, queue))
+        return max(low, 0), max(high, 0)
+
+    def offset_by_time(self, queue: int, timestamp: int) -> int:
+        """Return the offset of the first message of a queue that was not stored before."""
+        key = QueueKey(self._plan.topic, queue)
+        return self._reader.offset_by_time(key, timestamp, Boundary.LOWER)
+
+    def drop(self) -> None:
+        """Forget all queues: there is nothing more to hand out."""
+        self.cursors.clear()
+        self.ready.clear()
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    def hand_out(self) -> StoredMessage:
+        """Return the next message of the first ready queue, which then goes behind the others."""
+        ready = self.ready
+        cursor = ready[0]
+        message = cursor.hand_out()
+        if not cursor.has_more:
+            ready.popleft()
+        elif len(ready) > 1:
+            ready.rotate(-1)
+        return message
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a message can be handed out."""
+        ready = self.ready
+        # Why: an exception may have ended `hand_out` before it took a queue out of those that are
+        # ready, or `refill` before it put one in.
+        while ready and not ready[0].has_more:
+            ready.popleft()
+        if not ready:
+            ready.extend(cursor for cursor in self.cursors.values() if cursor.has_more)
+        return bool(ready)
+
+    def put_back(self, places: Sequence[tuple[Cursor, Place]]) -> None:
+        """Let cursors stand where they stood before; the first of them has its turn next."""
+        for cursor, place in reversed(places):
+            cursor.go_back(place)
+            if cursor.has_more and self.cursors.get(cursor.queue_id) is cursor:
+                if cursor in self.ready:
+                    self.ready.remove(cursor)
+                self.ready.appendleft(cursor)
+
+    def jump(self, cursor: Cursor, offset: int) -> None:
+        """Go on at another offset of a queue."""
+        cursor.jump(offset)
+        if cursor in self.ready:
+            self.ready.remove(cursor)
+
+    def commit(self, cursor: Cursor) -> None:
+        """Make what was handed out of a queue the group's progress."""
+        handed = cursor.handed
+        if handed != cursor.committed:
+            plan = self._plan
+            self._progress.commit(plan.topic, plan.group, cursor.queue_id, handed)
+        cursor.note_commit(handed)
+
+    # --- reading ahead -------------------------------------------------------------------------
+
+    def refill(self) -> bool:
+        """Read a batch of every queue; tell whether a position moved."""
+        is_moved = False
+        for cursor in self.cursors.values():
+            if not cursor.is_leaving and not cursor.has_more:
+                is_moved |= self._fetch(cursor)
+        return is_moved
+
+    def _fetch(self, cursor: Cursor) -> bool:
+        plan, at = self._plan, cursor.position
+        request = GetRequest(
+            topic=plan.topic,
+            queue_id=cursor.queue_id,
+            offset=at,
+            max_messages=plan.batch,
+            group=plan.group,
+            catches_up=False,
+        )
+        result = self._reader.get(request, plan.selection.message_filter)
+        self._take_note(cursor, result)
+        cursor.fill(self._unpack(result.messages, at), result.next_offset)
+        if plan.auto_commit and not cursor.in_flight:
+            self.commit(cursor)  # what was left out is done
+        return result.next_offset != at
+
+    def _take_note(self, cursor: Cursor, result: GetResult) -> None:
+        at, to = cursor.position, result.next_offset
+        self.corrupt.extend(result.corrupt)
+        if result.status is GetStatus.OFFSET_TOO_SMALL and to > at:
+            self._note_missed(Missed(cursor.queue_id, at, to))
+        for gone in result.gone:
+            self._note_missed(Missed(cursor.queue_id, max(gone.first, at), gone.end))
+        if to < at:
+            log.warning(
+                "progress beyond the queue corrected group=%s topic=%s queue=%d from=%d to=%d",
+                *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
+            )
+
+    def _note_missed(self, missed: Missed) -> None:
+        """Tell of messages that are gone; a gap that is met piece by piece is one."""
+        log.warning(
+            "messages deleted before they were consumed group=%s topic=%s queue=%d count=%d"
+            " from=%d to=%d",
+            *(self._plan.group, self._plan.topic, missed.queue_id),
+            *(missed.count, missed.first, missed.end),
+        )
+        last = self.missed[-1] if self.missed else None
+        if last is not None and (last.queue_id, last.end) == (missed.queue_id, missed.first):
+            self.missed[-1] = Missed(missed.queue_id, last.first, missed.end)
+        else:
+            self.missed.append(missed)
+
+    def _unpack(self, messages: Sequence[StoredMessage], at: int) -> Sequence[StoredMessage]:
+        """Put the messages of an inner batch in its place, those before the position left out."""
+        if not any(message.sys_flag & flags.INNER_BATCH for message in messages):
+            return messages
+        found: list[StoredMessage] = []
+        for message in messages:
+            if not inner_batch.is_inner_batch(message):
+                found.append(message)
+                continue
+            try:
+                inner = inner_batch.unpack(message)
+            except ValueError as error:
+                self.corrupt.append(_corrupt(message, error))
+                continue
+            wants = self._plan.selection.tags.matches
+            found += [m for m in inner if m.queue_offset >= at and wants(m.tags)]
+        return found
+
+
+def _corrupt(message: StoredMessage, error: ValueError) -> CorruptUnit:
+    return CorruptUnit(
+        path="",
+        position=message.physical_offset,
+        reason=f"an inner batch that cannot be taken apart: {error}",
+        queue_offset=message.queue_offset,
+    )

@@ -1,0 +1,228 @@
+"""A store whose queues and index are written elsewhere, by a dispatch job (docs/spark/jobs.md).
+
+1. Puts go to the engine as ever. Reads go through the read-only view, which shows what the job has
+   dispatched so far and, behind that, what it still owes: a program sees what it has put.
+2. The job needs the same engine when nobody has the store open: `settle_elsewhere`.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, structs
+
+from rocketlake.clock import Clock
+from rocketlake.config import Source
+from rocketlake.delay.store_access import StoreDoor
+from rocketlake.embedded.catalog import LateCatalog
+from rocketlake.embedded.plug_ins import EngineWrapper
+from rocketlake.embedded.read_only import OfflineEngine
+from rocketlake.embedded.resolve_options import log_paths, settle_options
+from rocketlake.errors import StoreError
+from rocketlake.files.ops import FileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.filters.message_filter import MessageFilter
+from rocketlake.format import names
+from rocketlake.format.queue_unit import UNIT_DTYPE
+from rocketlake.metadata.book import Place
+from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.model.message import Message
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import (
+    AppendRequest,
+    ColumnsResult,
+    GetRequest,
+    GetResult,
+    PutReceipt,
+    QueryResult,
+)
+from rocketlake.store.assembly import Base
+from rocketlake.store.disk.damage import Damage
+from rocketlake.store.disk.log_dirs import open_dirs
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.message_store import MessageStore
+from rocketlake.store.offline import KeyQuery, OfflineStore
+from rocketlake.store.options import ReadOptions, StoreOptions
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
+from rocketlake.store.queue.times import Boundary
+from rocketlake.store.recovery.parts import RecoveryReport
+
+_WAY_OUT: Final = 'close it, open it without dispatch="external", and do it then'
+
+
+class OutsideEngine(EngineWrapper):
+    """Puts into an engine, and reads through the read-only view."""
+
+    inner: MessageStore
+
+    def __init__(self, inner: MessageStore) -> None:
+        super().__init__(inner)
+        for path in inner.directory.log_dirs:
+            inner.directory.ops.mkdirs(path)  # a new store has none before the first put
+        view = OfflineStore(
+            inner.directory.root,
+            log_dirs=inner.directory.log_dirs,
+            options=_read_options(inner.options),
+        )
+        self.reads = OutsideReads(view, inner.directory.root)
+
+    def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
+        """Put a message born here and now, by the engine's short way."""
+        return self.inner.put_plain(message, queue_id)
+
+    def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
+        """Put a message born here and now, by the engine's short way."""
+        return self.inner.put_plain_async(message, queue_id)
+
+    def close(self) -> None:
+        """Close both."""
+        try:
+            self.inner.close()
+        finally:
+            self.reads.close()
+
+    def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
+        """Return messages of a queue from an offset on."""
+        self.inner.catch_up()
+        return self.reads.get(request, message_filter)
+
+    def columns(self, request: GetRequest) -> ColumnsResult:
+        """Return messages of a queue from an offset on, as columns."""
+        self.inner.catch_up()
+        return self.reads.columns(request)
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Return messages by key."""
+        self.inner.catch_up()
+        return self.reads.query(query)
+
+    def offset_by_time(
+        self, key: QueueKey, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """Return the queue offset for a store time."""
+        self.inner.catch_up()
+        return self.reads.offset_by_time(key, timestamp, boundary)
+
+    def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Return where a queue begins and ends."""
+        self.inner.catch_up()
+        return self.reads.queue_bounds(key)
+
+    def drop_topic(self, topic: str) -> int:
+        """Refuse: the job may be writing the topic's queues.
+
+        Raises:
+            StoreError: always.
+        """
+        raise StoreError(
+            f"{topic!r} cannot be deleted while a job dispatches {self.inner.directory.root};"
+            f" {_WAY_OUT}"
+        )
+
+
+class OutsideReads(OfflineEngine):
+    """The reading half, with what delayed delivery asks for as well."""
+
+    def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """Return up to so many plain units from a queue offset on; none if none is there."""
+
+        def units(view: OfflineStore) -> npt.NDArray[np.void]:
+            queue = view.queues.get(key)
+            found = np.empty(0, UNIT_DTYPE)
+            if queue is None or queue.kind.is_batch:
+                return found
+            for places in queue.iterate(queue_offset, queue_offset + count, Damage(), count):
+                found = np.empty(len(places), UNIT_DTYPE)
+                for name in ("physical_offset", "size", "tags_code"):
+                    found[name] = places[name]
+                break
+            return found
+
+        return self._ask(units)
+
+
+class OutsideDoor(StoreDoor):
+    """What delayed delivery uses of such a store."""
+
+    def __init__(self, engine: OutsideEngine, put: Callable[[AppendRequest], PutReceipt]) -> None:
+        inner = engine.inner
+        super().__init__(put, inner.sync, queues=inner.queues, log=inner.log)
+        self._reads = engine.reads
+
+    def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """Return up to so many plain units from a queue offset on; none if none is there."""
+        return self._reads.queue_units(key, queue_offset, count)
+
+    def dispatched_bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Return the first queue offset and the one behind the last; (0, 0) without the queue."""
+        return self._reads.queue_bounds(key)
+
+
+# --- the job's engine ----------------------------------------------------------------------------
+
+
+class Targets(Struct, frozen=True):
+    """What a job writes to, and by which rules."""
+
+    directory: StoreDir
+    options: StoreOptions
+    queues: ConsumeQueueSet
+    index: IndexFileSet | None
+
+
+class Elsewhere(Protocol):
+    """Dispatches in the engine's stead."""
+
+    def attach(self, targets: Targets) -> None:
+        """Be told what to write to."""
+        ...
+
+    def prepare(self, start: int, end: int) -> None:
+        """Be told of the whole range, before its files come one by one."""
+        ...
+
+    def dispatch_range(self, start: int, end: int) -> int:
+        """Bring the records of a range to queues and index, and return where that ended."""
+        ...
+
+
+def settle_elsewhere(  # noqa: PLR0913 - what a store is opened with
+    root: Path,
+    conf: Source | None,
+    elsewhere: Elsewhere,
+    *,
+    ops: FileOps,
+    clock: Clock,
+    options: Mapping[str, object] | None = None,
+    settled: StoreOptions | None = None,
+) -> RecoveryReport:
+    """Recover a store that nobody has open, dispatch what it lacks elsewhere, and close it cleanly.
+
+    `settled` are the options of who had it open last, where a caller has no others.
+
+    Raises:
+        ConfigError: an option is unknown, wrong, or contradicts the files of the store.
+        StoreLockedError: somebody has it open.
+        StoreError: the files cannot be used.
+    """
+    choice = StoreOptions.choose(conf, **(options or {}))
+    values = structs.asdict(settled) if settled is not None else choice.values
+    directory, paths = open_dirs(ops, root, log_paths(root, values))
+    settled = settled or settle_options(directory, choice, {})
+    place = Place(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
+    catalog = LateCatalog(TopicBook.load(place))
+    engine = MessageStore(Base(directory, paths, settled, clock, catalog))
+    elsewhere.attach(Targets(directory, settled, engine.queues, engine.index))
+    engine.dispatch_elsewhere(elsewhere.prepare, elsewhere.dispatch_range)
+    return engine.settle()
+
+
+def _read_options(options: StoreOptions) -> ReadOptions:
+    known = ReadOptions.__struct_fields__
+    values = {name: getattr(options, name) for name in known if hasattr(options, name)}
+    # The view finds the log by itself, where the engine has it.
+    values |= dict.fromkeys(("store_path_commit_log", "read_only_commit_log_store_paths"))
+    return ReadOptions(**values)

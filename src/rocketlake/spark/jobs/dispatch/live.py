@@ -1,0 +1,229 @@
+"""Dispatch for a store that is open: round by round up to what its writer has confirmed.
+
+1. The job has the lock `dispatch/lock` while it follows. It never touches the log, the checkpoint
+   or a table: those are the writer's.
+2. A round appends, flushes, and only then says so in `progress.json`; the writer takes the times of
+   its checkpoint from there. Before a round it says that it writes: whoever finds that later makes
+   what lies behind `where` again, for of what was not flushed any part may be there.
+3. Queue files and index files of messages that the log no longer holds are deleted here.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from rocketlake.clock import Clock
+from rocketlake.files.ops import FileOps
+from rocketlake.files.store_dir import StoreDir
+from rocketlake.format import names
+from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.spark.jobs.dispatch.functions import Functions
+from rocketlake.spark.jobs.dispatch.offline_dispatch import log_shape, rules_of
+from rocketlake.spark.jobs.dispatch.parts import cut
+from rocketlake.spark.jobs.dispatch.run import Runner
+from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
+from rocketlake.store.disk.log_dirs import named_paths
+from rocketlake.store.dispatch.external_files import (
+    Handshake,
+    ProgressNote,
+    WriterNote,
+    acquire_within,
+)
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.index.index_file import IndexShape
+from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
+
+_PATIENCE_S: Final = 30.0
+_WAY_OUT: Final = "the store is being opened or closed; try again"
+
+OnProgress = Callable[[int, int], None]
+
+
+class Following:
+    """Follows one writer as long as it has the store open. Owned by one thread."""
+
+    def __init__(  # noqa: PLR0917 - what a job has
+        self,
+        runner: Runner,
+        root: Path,
+        note: WriterNote,
+        handshake: Handshake,
+        ops: FileOps,
+        clock: Clock,
+    ) -> None:
+        """Take the lock and open queues and index.
+
+        Raises:
+            StoreLockedError: the writer opens or closes the store all the time.
+        """
+        self._runner = runner
+        self._note = note
+        self._handshake = handshake
+        self._log_min = 0
+        options = note.options
+        paths = named_paths(
+            options.store_path_commit_log, options.read_only_commit_log_store_paths, root
+        )
+        dirs = () if paths is None else (*paths.writable, *paths.read_only)
+        self._directory = StoreDir(ops, root, tuple(path for path in dirs if ops.stat(path)))
+        self._lock = handshake.dispatch_lock()
+        acquire_within(self._lock, _PATIENCE_S, _WAY_OUT)
+        try:
+            self._progress = handshake.progress()
+            self._checkpoint = _IndexTimes(self._known_index_timestamp())
+            self._queues = ConsumeQueueSet(self._directory, clock, queue_shape_of(note))
+            self._index: IndexFileSet | None = None
+            if options.has_index:
+                place = self._directory.path(names.INDEX)
+                self._index = IndexFileSet(ops, clock, place, IndexShape.of(options))
+            self._where = self._open()
+            self._writer = PartWriter(self._queues, self._index)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def session(self) -> str:
+        """Which writer is followed."""
+        return self._note.session
+
+    def _open(self) -> int:
+        """Load queues and index, drop what cannot be relied on; return where to go on."""
+        note, progress = self._note, self._progress
+        is_fresh = progress.session != note.session
+        where = note.dispatch_from if is_fresh else progress.where
+        is_clean = note.is_clean if is_fresh else not progress.is_writing
+        self._queues.load(is_clean=is_clean)
+        self._queues.recover(is_clean=is_clean)
+        if not is_fresh and not is_clean:
+            # Why: a unit may be there but for a part of its bytes; nothing else would show it.
+            self._queues.distrust(where)
+        start = where
+        if self._index is not None:
+            self._index.load(is_clean=is_clean, checkpoint=self._checkpoint)
+            if is_fresh:
+                self._index.truncate(note.log_end)
+            if is_fresh or self._index.rebuild_from is not None:
+                start = min(where, self._file_begin(self._index.end_physical_offset))
+        if is_fresh:
+            # Of what a job did before, only the custom dispatchers' progress still counts.
+            progress = ProgressNote(
+                session=note.session,
+                where=where,
+                functions=progress.functions,
+                pending=progress.pending,
+            )
+        self._progress = progress
+        return start
+
+    def _known_index_timestamp(self) -> int:
+        """Return up to when full index files are safe, by the progress or the checkpoint."""
+        if self._progress.session == self._note.session:
+            return self._progress.index_timestamp
+        return Checkpoint.decode(
+            self._directory.read_small(names.CHECKPOINT) or b""
+        ).index_timestamp
+
+    def _file_begin(self, offset: int) -> int:
+        """Return where the log file of an offset begins: there, a record does."""
+        bases = [file.base_offset for file in self._directory.log_files() if file.size]
+        return max((base for base in bases if base <= offset), default=min(bases, default=0))
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def go_on(
+        self, functions: Functions, on_progress: OnProgress | None
+    ) -> tuple[int, int, int, int]:
+        """Dispatch what is confirmed; return records, units, keys, and up to where.
+
+        Raises:
+            RocketLakeError: a task failed, or a queue or the index cannot be written; a later
+                round, of this job or another, goes on.
+        """
+        end = self._handshake.confirmed()
+        tally = Tally()
+        if end > self._where:
+            self._say(is_writing=True)
+            known = self._progress.where
+            if self._where < known < end:
+                self._dispatch(known, Tally(), None)  # walked again, for the index; nothing is new
+                self._where = known
+            self._dispatch(end, tally, on_progress)
+            self._flush()
+            self._where = end
+            times = {"timestamp": tally.last_timestamp} if tally.last_timestamp else {}
+            self._progress = structs.replace(self._progress, where=end, **times)
+            self._say(is_writing=False)
+        self._follow_log()
+        files = self._directory.log_files()
+        done = functions.run(self._log_min, self._where, files, self._progress)
+        self._progress = done or self._progress
+        return tally.records, tally.units, tally.keys, self._where
+
+    def _dispatch(self, end: int, tally: Tally, on_progress: OnProgress | None) -> None:
+        options = self._note.options
+        shape = log_shape(self._directory, options, end)
+        rules = rules_of(self._directory.root, options, self._queues)
+        start = max(self._where, shape.log_min)
+        with closing(self._runner.run(shape, cut(shape, start), rules)) as results:
+            for result in seamless(results, shape, rules, start):
+                self._writer.write(result)
+                tally.add(result)
+                if on_progress is not None:
+                    on_progress(min(result.facts.reached, end), end)
+
+    def _flush(self) -> None:
+        self._queues.flush(0)
+        if self._index is not None:
+            self._index.flush()
+        index_timestamp = self._checkpoint.index_timestamp
+        self._progress = structs.replace(self._progress, index_timestamp=index_timestamp)
+
+    def _say(self, *, is_writing: bool) -> None:
+        self._progress = structs.replace(self._progress, is_writing=is_writing)
+        self._handshake.save_progress(self._progress)
+
+    def _follow_log(self) -> None:
+        """Let queues and index forget what the log no longer holds."""
+        bases = [file.base_offset for file in self._directory.log_files() if file.size]
+        log_min = min(bases, default=0)
+        if log_min > self._log_min:
+            self._queues.delete_expired(log_min)
+            if self._index is not None:
+                self._index.delete_expired(log_min)
+        self._log_min = log_min
+
+    def close(self) -> None:
+        """Let go of everything; what is written is on the disk, or made again."""
+        try:
+            self._writer.close()
+            if self._index is not None:
+                self._index.close()
+            self._queues.close()
+        finally:
+            self._lock.release()
+
+
+class _IndexTimes:
+    """Implements index_file_set.IndexCheckpoint: the time goes out with the progress."""
+
+    def __init__(self, index_timestamp: int) -> None:
+        self.index_timestamp = index_timestamp
+
+    def flush(self) -> None:
+        """Do nothing: a round says it when everything is on the disk."""
+
+
+def queue_shape_of(note: WriterNote) -> QueueShape:
+    """Return what queue files look like, by the writer's options."""
+    options = note.options
+    return QueueShape(
+        file_size=options.mapped_file_size_consume_queue,
+        batch_file_size=options.mapper_file_size_batch_consume_queue,
+        ext_file_size=options.mapped_file_size_consume_queue_ext,
+        has_ext=options.enable_consume_queue_ext,
+        is_4x=options.compat_version.is_4x,
+    )

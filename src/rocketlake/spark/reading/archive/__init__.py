@@ -1,0 +1,1 @@
+"""Archived messages as part of a table: files, planning, the boundary to the live store."""

@@ -1,0 +1,118 @@
+"""Append: the rows of an intent into the log, from where they end there."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from msgspec.structs import replace
+
+from rocketlake.embedded.bulk_match import LogMatcher
+from rocketlake.embedded.bulk_store import BulkStore
+from rocketlake.errors import StoreError
+from rocketlake.files.ops import FileOps
+from rocketlake.format.bulk import row_size
+from rocketlake.spark.sink.marks import Intent, Mark, MarkBook, Point
+from rocketlake.spark.sink.staging import Piece, StagedFile, StageReader
+from rocketlake.store.log.topic_routes import Lanes
+
+
+class Append:
+    """Appends the rows of an intent, once.
+
+    A row's queue follows from the intent alone, so that every try chooses the same one.
+    """
+
+    def __init__(self, store: BulkStore, ops: FileOps, marks: MarkBook, mark: Mark) -> None:
+        assert mark.intent is not None, "something is intended"
+        self._store = store
+        self._ops = ops
+        self._marks = marks
+        self._mark = mark
+        self._intent: Intent = mark.intent
+        self._point = self._intent.points[-1]
+        self._plans = {lane.topic: lane for lane in self._intent.lanes}
+        topics = [lane.topic for lane in self._intent.lanes]
+        self._turns = dict(zip(topics, self._point.turns, strict=True))
+        self._row = 0  # the first row of the piece at hand
+        self._matcher: LogMatcher | None = None
+
+    def run(self, *, is_new: bool) -> int:
+        """Append what is missing, and return how many rows that were.
+
+        With `is_new` nothing of it can be in the log.
+
+        Raises:
+            StoreError: something cannot be read or appended; what was appended stays.
+        """
+        log_min = self._store.log_bounds[0]
+        if self._point.offset < log_min:
+            raise StoreError(
+                f"the log begins at {log_min}, and the rows at {self._point.offset}: their files"
+                " have expired, so that nobody can tell which rows are missing"
+            )
+        if not is_new:
+            with_crc = self._store.shape.reserve_crc
+            self._matcher = LogMatcher(self._store.core.log, self._point.offset, with_crc=with_crc)
+        return sum(self._append_file(file) for file in self._intent.files)
+
+    def _append_file(self, file: StagedFile) -> int:
+        reader = StageReader(self._ops, file)
+        try:
+            topics = [use.topic for use in reader.footer.topics]
+            plans = [replace(self._plans[t], turn=self._turns[t]) for t in topics]
+            lanes = self._store.make_lanes(plans)
+            appended = 0
+            for piece, records in self._read(reader):
+                position = self._find_begin(memoryview(records), lanes)
+                if position < len(records):
+                    appended += self._store.append(records, lanes, position)
+                self._row += piece.rows
+                self._turns.update(zip(topics, lanes.turns, strict=True))
+            return appended
+        finally:
+            reader.close()
+
+    def _read(self, reader: StageReader) -> Iterator[tuple[Piece, bytes]]:
+        """Yield the pieces that are not behind the point; the next one is read meanwhile."""
+        wanted: list[Piece] = []
+        for piece in reader.footer.pieces:
+            if not wanted and self._row + piece.rows <= self._point.row:
+                self._row += piece.rows
+            else:
+                wanted.append(piece)
+        with ThreadPoolExecutor(1, "rocketlake-staged") as pool:
+            ahead: Future[bytes] | None = None
+            for number, piece in enumerate(wanted):
+                records = reader.read(piece) if ahead is None else ahead.result()
+                following = wanted[number + 1 : number + 2]
+                ahead = pool.submit(reader.read, following[0]) if following else None
+                yield piece, records
+
+    def _find_begin(self, records: memoryview, lanes: Lanes) -> int:
+        """Return where the rows of a piece begin that are not in the log."""
+        position = 0
+        skipped = max(self._point.row - self._row, 0)
+        for _ in range(skipped):
+            position += row_size(records, position)
+        if self._matcher is None:
+            return position
+        count, position = self._matcher.pass_over(records, position, lanes)
+        if self._matcher.is_over:
+            self._matcher = None
+            self._go_on(self._row + skipped + count, lanes)
+        return position
+
+    def _go_on(self, row: int, lanes: Lanes) -> None:
+        """Say durably that the rest begins at the end of the log.
+
+        Why: others may have appended since the first try, and the next one must look behind them.
+        """
+        end = self._store.log_bounds[1]
+        if (end, row) == (self._point.offset, self._point.row):
+            return
+        self._store.flush()
+        turns = self._turns | {
+            lane.topic: turn for lane, turn in zip(lanes.lanes, lanes.turns, strict=True)
+        }
+        point = Point(end, row, [turns[lane.topic] for lane in self._intent.lanes])
+        self._intent = replace(self._intent, points=[*self._intent.points, point])
+        self._mark = self._marks.intend(self._mark, self._intent)

@@ -1,0 +1,289 @@
+"""Lanes of a stream over an archive: what it has, then what the live stores have.
+
+1. A lane's offsets are queue offsets, as without an archive: the checkpoint does not say where a
+   message came from. A batch that is read again may find in the archive what was read from the
+   store before; it is the same messages. A query may get the option `archive`, or lose its store,
+   and go on from its checkpoint.
+2. Below the seam of a queue messages come from the archive's files, behind it from the store.
+3. The manifest is read again when it has changed: new runs, dropped days and merged files count
+   from the next batch on.
+"""
+
+import logging
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
+
+from rocketlake.errors import StoreError
+from rocketlake.files.ops import PosixFileOps
+from rocketlake.metadata.archive_manifest import MANIFEST, ArchivedFile, Manifest, archive_path
+from rocketlake.spark.reading.archive.boundary import JoinedQueue
+from rocketlake.spark.reading.archive.files import WantedFile, open_file
+from rocketlake.spark.reading.archive.planning import (
+    check_brokers,
+    check_options,
+    check_queues,
+    join_queues,
+    pack_files,
+    read_manifest,
+)
+from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
+from rocketlake.spark.stream.limits import Stretch
+from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.positions import Look
+from rocketlake.spark.stream.sources import Lanes, empty_queues
+
+if TYPE_CHECKING:
+    from rocketlake.model.queues import QueueKey
+
+log = logging.getLogger(__name__)
+
+_US_PER_MS: Final = 1000
+
+
+def open_lanes(options: SourceOptions) -> Lanes:
+    """Return the lanes of a stream: those of stores, or of an archive and its stores.
+
+    Raises:
+        StoreError: a store or the archive cannot be read.
+    """
+    return Lanes(options) if options.archive is None else ArchivedLanes(options)
+
+
+class ArchivedLanes(Lanes):
+    """The wanted queues of an archive and of some stores, or of the archive alone.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        check_options(options)
+        self._directory = archive_path(options.archive or "")
+        self._read_manifest()
+        self._files: dict[Lane, _LaneFiles] = {}
+        self._joined: dict[Lane, JoinedQueue] = {}
+        self._firsts: dict[tuple[str, int], dict[int, int]] = {}
+        super().__init__(options)
+        check_brokers(self._manifest, self._set.stores)
+
+    def refresh(self) -> frozenset[Lane] | None:
+        """Take in new runs of the archive, and what others have written to the stores since.
+
+        Returns an empty set if nothing changed; None if all lanes were looked at anew.
+        """
+        # Order: the manifest first. A queue that ends before what the archive has of it was made
+        # anew, and a store that was looked at earlier could seem so.
+        is_changed = self._manifest_state() != self._seen
+        if is_changed:
+            self._read_manifest()
+        if not (self._set.refresh() or is_changed):
+            return frozenset()
+        self._look_at_all()
+        return None
+
+    def reopen(self) -> None:
+        """Look at archive and stores as if for the first time."""
+        self._read_manifest()
+        super().reopen()
+
+    def _read_manifest(self) -> None:
+        # Order: its state first; what comes meanwhile is seen at the next look.
+        self._seen = self._manifest_state()
+        self._manifest = read_manifest(self._directory)
+
+    def _look_at_all(self) -> None:
+        self._check_damage()
+        self._files = _files_by_lane(self._manifest, self._options)
+        self._joined = {
+            Lane(broker, key.topic, key.queue_id): queue
+            for (broker, key), queue in join_queues(
+                self._manifest, self._set.stores, self._options
+            ).items()
+        }
+        bounds = {
+            lane: Stretch(max(queue.begin, 0), max(queue.end, queue.begin, 0))
+            for lane, queue in self._joined.items()
+        }
+        # Why no ends of logs: no place in a log stands for what is in an archive alone.
+        self._look = Look(bounds, {})
+
+    def _manifest_state(self) -> tuple[Hashable, ...]:
+        ops, path = PosixFileOps(), self._directory / MANIFEST
+        entry = ops.stat(path)
+        return (entry.mtime_ms, entry.size, ops.identity(path)) if entry is not None else ()
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    def starts(self) -> dict[Lane, int]:
+        """Return where a new query begins; queues of a topic without a message begin at 0.
+
+        Raises:
+            ConfigError: what is named is not there, or no message is as young as wanted.
+            StoreError: offsets are asked for that are not there.
+        """
+        options = self._options
+        if options.starting.default == GROUP:  # which is asked later
+            options = replace(options, starting=Moment(EARLIEST))
+        found: dict[Lane, int] = {}
+        empty: set[QueueKey] = set()
+        for broker, store in self._set.stores.items():
+            keys = empty_queues(store)
+            empty.update(keys)
+            wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
+            found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
+        check_queues(self._directory, self._manifest, self._set.stores, options, empty=empty)
+        for lane, queue in self._joined.items():
+            found[lane] = queue.start(options, partial(self._first_at, lane))
+        return found
+
+    def _first_at(self, lane: Lane, timestamp: int) -> int | None:
+        """Return the first archived offset of a lane that was stored at a time or later."""
+        found: int | None = None
+        for file, first, _ in self._files_of(lane).between(0, self._joined[lane].seam):
+            if file.max_store_time < timestamp or (found is not None and first >= found):
+                continue
+            at: int | None = first
+            if file.min_store_time < timestamp:
+                at = self._firsts_of(file, timestamp).get(lane.queue_id)
+            if at is not None:
+                found = at if found is None else min(found, at)
+        return found
+
+    def _firsts_of(self, file: ArchivedFile, timestamp: int) -> dict[int, int]:
+        """Return the first offset of each queue in a file that was stored at a time or later."""
+        known = self._firsts.get((file.path, timestamp))
+        if known is None:
+            known = self._firsts[file.path, timestamp] = _read_firsts(
+                self._directory, file, timestamp
+            )
+        return known
+
+    # --- sizes ---------------------------------------------------------------------------------
+
+    def sizes_of(self, lane: Lane, offset: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the bytes of up to so many messages of a lane from an offset on.
+
+        Archived messages count with the average of their file.
+        """
+        queue = self._joined[lane]
+        if offset >= queue.live_begin:
+            return super().sizes_of(lane, offset, count)
+        end, size = queue.live_begin, 0  # what no file has takes no room
+        for file, first, last in self._files_of(lane).between(offset, end):
+            if offset < first:
+                end = first
+            else:
+                end, size = min(last, end), -(-file.log_bytes // max(file.rows, 1))
+            break
+        return np.full(max(min(count, end - offset), 0), size, np.int64)
+
+    def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
+        """Return where the record of a message of a queue begins; None if no store has it."""
+        if offset < self._joined[lane].live_begin or lane.broker not in self._set.stores:
+            return None
+        return super().physical_offset_of(lane, offset)
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[InputPartition]:
+        """Cut stretches into what tasks read.
+
+        Raises:
+            StoreError: messages between archive and store are gone, and that must not be.
+        """
+        if any(self._gaps(stretches)):
+            self.reopen()  # an archive run may have been faster than the store's retention
+        for queue, gap in self._gaps(stretches):
+            queue.tell_gap(gap, self._options)
+            log.warning("data loss: %s %d to %d expired unarchived", queue.key, *gap)
+        wanted: dict[str, WantedFile] = {}
+        live: dict[Lane, Stretch] = {}
+        for lane, stretch in stretches.items():
+            queue = self._joined[lane]
+            live[lane] = Stretch(max(stretch.begin, queue.live_begin), stretch.end)
+            end = min(stretch.end, queue.seam)
+            for file, first, last in self._files_of(lane).between(stretch.begin, end):
+                item = wanted.setdefault(file.path, WantedFile(file, {}, {}))
+                item.offsets[lane.queue_id] = (max(first, stretch.begin), min(last, end))
+        parts = pack_files(str(self._directory), list(wanted.values()), self._options)
+        return [*parts, *super().plan({lane: s for lane, s in live.items() if s.count})]
+
+    def _files_of(self, lane: Lane) -> "_LaneFiles":
+        return self._files.get(lane, _NO_FILES)
+
+    def _gaps(self, stretches: Mapping[Lane, Stretch]) -> list[tuple[JoinedQueue, tuple[int, int]]]:
+        """Return what is in neither archive nor store."""
+        found = []
+        for lane, stretch in stretches.items():
+            queue = self._joined[lane]
+            gap = (max(stretch.begin, queue.seam), min(stretch.end, queue.live_begin))
+            if gap[0] < gap[1]:
+                found.append((queue, gap))
+        return found
+
+
+class _LaneFiles:
+    """The files that have messages of one queue, by their first messages of it.
+
+    The ranges of two files may overlap: a clock that was set back puts a message into the file of
+    an earlier day.
+    """
+
+    def __init__(self, queue_id: int, files: Iterable[ArchivedFile]) -> None:
+        self._files = sorted(files, key=lambda file: file.queues[queue_id])
+        self._ranges = [file.queues[queue_id] for file in self._files]
+        # How far any file up to this one reaches: what is below an offset is found by bisection.
+        self._reach = list(accumulate((last for _, last in self._ranges), max))
+
+    def between(self, begin: int, end: int) -> Iterator[tuple[ArchivedFile, int, int]]:
+        """Yield the files that have messages between two offsets, with their own ranges."""
+        for number in range(bisect_right(self._reach, begin), len(self._files)):
+            first, last = self._ranges[number]
+            if first >= end:
+                return
+            if last > begin:
+                yield self._files[number], first, last
+
+
+_NO_FILES: Final = _LaneFiles(0, ())
+
+
+def _files_by_lane(manifest: Manifest, options: SourceOptions) -> dict[Lane, _LaneFiles]:
+    """Return the files of each wanted queue."""
+    found: dict[Lane, list[ArchivedFile]] = defaultdict(list)
+    for file in manifest.files:
+        for queue_id in file.queues:
+            if options.wants_queue(file.topic, queue_id):
+                found[Lane(file.broker, file.topic, queue_id)].append(file)
+    return {lane: _LaneFiles(lane.queue_id, files) for lane, files in found.items()}
+
+
+def _read_firsts(directory: Path, file: ArchivedFile, timestamp: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    columns = ["queue_id", "queue_offset", "store_timestamp"]
+    try:
+        with open_file(directory, file) as source, pq.ParquetFile(source) as parquet:
+            for batch in parquet.iter_batches(columns=columns, use_threads=False):
+                late = pc.greater_equal(
+                    batch["store_timestamp"].cast(pa.int64()), timestamp * _US_PER_MS
+                )
+                table = pa.table(batch.filter(late)).group_by("queue_id")
+                least = table.aggregate([("queue_offset", "min")]).to_pydict()
+                pairs = zip(least["queue_id"], least["queue_offset_min"], strict=True)
+                for queue_id, offset in pairs:
+                    found[queue_id] = min(found.get(queue_id, offset), offset)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError) as error:
+        raise StoreError(f"{file.path} of the archive {directory} is damaged: {error}") from error
+    return found

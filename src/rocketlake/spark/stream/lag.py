@@ -1,0 +1,86 @@
+"""How far behind the end of the stores a stream is: messages, bytes, seconds.
+
+The driver reckons it when it has chosen where a batch ends, and Spark shows it in the query's
+progress, in the latest offset of the source:
+
+    json.loads(query.lastProgress.sources[0].latestOffset)["behind"]
+    {"rows": 1200, "bytes": 310400, "seconds": 4.2}
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from rocketlake.spark.stream.limits import Stretch
+from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.sources import Lanes
+
+_QUEUES_MAX: Final = 256
+"""Queues whose units are looked at; of more, those with the most messages."""
+_UNITS: Final = 1024
+"""Units at each end of a queue's rest that its bytes are reckoned from."""
+
+
+class Behind(Struct, frozen=True):
+    """What a stream has not read, as of its last look at the stores."""
+
+    rows: int | None
+    """Messages; None for a log as a whole, where nothing has counted them."""
+    bytes: int
+    """Of their records; of queues with much to read, reckoned from the sizes at both ends."""
+    seconds: float | None
+    """How long ago the oldest of them was stored; None if its record cannot be read."""
+
+    def encode(self) -> dict[str, Any]:
+        """Return what the progress shows."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    @classmethod
+    def decode(cls, members: object) -> Self | None:
+        """Read what `encode` returned; None if it is something else."""
+        try:
+            return msgspec.convert(members, cls)
+        except msgspec.ValidationError:
+            return None
+
+
+def reckon_behind(lanes: Lanes, rest: Mapping[Lane, Stretch], now_ms: int) -> Behind:
+    """Return how far behind a stream is that has not read these stretches."""
+    left = {lane: stretch for lane, stretch in rest.items() if stretch.count}
+    if not left:
+        is_log = any(lane.is_log for lane in rest)
+        return Behind(None if is_log else 0, 0, 0.0)
+    if any(lane.is_log for lane in left):
+        oldest = {lane: stretch.begin for lane, stretch in left.items()}
+        size = sum(stretch.count for stretch in left.values())
+        return Behind(None, size, _age_s(lanes, oldest, now_ms))
+    most = sorted(left, key=lambda lane: left[lane].count, reverse=True)[:_QUEUES_MAX]
+    rows = sum(stretch.count for stretch in left.values())
+    seen = sum(left[lane].count for lane in most)
+    size = sum(_size_of(lanes, lane, left[lane]) for lane in most)
+    firsts = {lane: lanes.physical_offset_of(lane, left[lane].begin) for lane in most}
+    oldest = {lane: at for lane, at in firsts.items() if at is not None}
+    return Behind(rows, size * rows // seen, _age_s(lanes, oldest, now_ms))
+
+
+def _size_of(lanes: Lanes, lane: Lane, stretch: Stretch) -> int:
+    """Return the bytes of a stretch, about: from all its units if they are few."""
+    if stretch.count <= 2 * _UNITS:
+        return int(lanes.sizes_of(lane, stretch.begin, stretch.count).sum())
+    first = lanes.sizes_of(lane, stretch.begin, _UNITS)
+    last = lanes.sizes_of(lane, stretch.end - _UNITS, _UNITS)
+    count = len(first) + len(last)
+    return int((int(first.sum()) + int(last.sum())) * stretch.count // count) if count else 0
+
+
+def _age_s(lanes: Lanes, oldest: Mapping[Lane, int], now_ms: int) -> float | None:
+    """Return how long ago the first of some records was stored: in a log, times rise."""
+    first: dict[str, int] = {}
+    for lane, at in oldest.items():
+        first[lane.broker] = min(first.get(lane.broker, at), at)
+    times = [lanes.stored_at(broker, at) for broker, at in first.items()]
+    known = [time for time in times if time is not None]
+    return max(now_ms - min(known), 0) / 1000 if known else None

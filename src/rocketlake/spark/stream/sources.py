@@ -1,0 +1,348 @@
+"""What there is to read in the stores: bounds of queues or logs, sizes of messages, partitions."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
+
+from rocketlake.closing import Closing
+from rocketlake.errors import ConfigError
+from rocketlake.format import names
+from rocketlake.metadata import topics as topic_table
+from rocketlake.model.queues import QueueKey
+from rocketlake.spark.reading.options import EARLIEST, GROUP, LATEST, Moment, NoMatch, SourceOptions
+from rocketlake.spark.reading.partitions import LogPart, Partition
+from rocketlake.spark.reading.planning import plan_spans
+from rocketlake.spark.reading.queue_spans import (
+    QueueSpan,
+    check_topics,
+    starting_offset,
+    topic_filter,
+    wanted_queues,
+)
+from rocketlake.spark.reading.stores import StoreRef, StoreSet
+from rocketlake.spark.stream.batch_start import WAY_OUT
+from rocketlake.spark.stream.limits import Stretch
+from rocketlake.spark.stream.offsets import Lane, Position, StreamOffset
+from rocketlake.spark.stream.positions import Look, QueueSum
+from rocketlake.spark.stream.progress import StorePlace
+from rocketlake.store.disk.log import is_record_at, store_timestamp
+from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline.gaps import Gap, walk_past
+from rocketlake.store.offline.log_sync import LogSync
+
+_HEAD_SIZE: Final = 80  # up to the store time of a record, whatever its hosts are
+
+
+class Lanes(Closing):
+    """The wanted queues of some stores, or their logs; open as long as the query runs.
+
+    Thread-safety: one thread.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._set = StoreSet.open(options)
+        self._syncs: dict[str, LogSync] = {}
+        self._damaged: set[str] = set()
+        self._look_at_all()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self._set.close()
+
+    def refresh(self) -> frozenset[Lane] | None:
+        """Take in what others have written since; only new records are looked at.
+
+        Returns the lanes that changed; None if all were looked at anew.
+        """
+        self._set.refresh()
+        if not self._options.has_topic:
+            self._look_at_all()
+            return None
+        changed: dict[Lane, Stretch] = {}
+        for broker, store in self._set.stores.items():
+            if store.changed is None:
+                self._look_at_all()
+                return None
+            changed |= self._bounds_of(broker, store, store.changed)
+        self._check_damage()
+        self._look.change(changed, self._log_ends())
+        return frozenset(changed)
+
+    def reopen(self) -> None:
+        """Look at the stores as if for the first time."""
+        self._set.close()
+        self._set = StoreSet.open(self._options)
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        bounds: dict[Lane, Stretch] = {}
+        for broker, store in self._set.stores.items():
+            queues = store.queues
+            if self._options.has_topic:
+                bounds |= self._bounds_of(broker, store, queues)
+            else:
+                low = store.min_offset
+                bounds[Lane(broker)] = Stretch(low, max(store.max_offset, low))
+        self._check_damage()
+        self._look = Look(bounds, self._log_ends())
+
+    def _bounds_of(
+        self, broker: str, store: OfflineStore, keys: Iterable[QueueKey]
+    ) -> dict[Lane, Stretch]:
+        found: dict[Lane, Stretch] = {}
+        wants = topic_filter(self._options)
+        for key in keys:
+            if wants(key.topic) and self._options.wants_queue_id(key.topic, key.queue_id):
+                queue = store.queues[key]
+                low = max(queue.min_offset, 0)
+                end = max(queue.max_offset, low)
+                found[Lane(broker, key.topic, key.queue_id)] = Stretch(low, end)
+        return found
+
+    def _check_damage(self) -> None:
+        self._set.check_damage()
+        for broker, store in self._set.stores.items():
+            if store.damage.findings:
+                self._damaged.add(broker)
+            store.damage.findings.clear()  # told once
+
+    def _log_ends(self) -> dict[str, int]:
+        """Return the ends of the logs of stores whose queues a position can stand for.
+
+        Why not of all: the units of a damaged queue may come back, at places that were passed, and
+        in RocksDB the search for a place costs too much.
+        """
+        return {
+            broker: store.max_offset
+            for broker, store in self._set.stores.items()
+            if broker not in self._damaged and not store.traits.has_rocksdb_queues
+        }
+
+    def sync_logs(self) -> None:
+        """Have the records of all stores on the disk that were there at the last look.
+
+        Raises:
+            FlushFailedError: they may not be there.
+        """
+        for broker, store in self._set.stores.items():
+            sync = self._syncs.get(broker)
+            if sync is None:
+                sync = self._syncs[broker] = LogSync(store.directory)
+            sync.run(store.max_offset)
+
+    @property
+    def places(self) -> dict[str, StorePlace]:
+        """Where the stores lie, by broker."""
+        return {
+            broker: StorePlace(store.directory.root, store.traits.is_4x)
+            for broker, store in self._set.stores.items()
+        }
+
+    # --- bounds --------------------------------------------------------------------------------
+
+    @property
+    def look(self) -> Look:
+        """What there was at the last look; the next one changes it."""
+        return self._look
+
+    def bounds(self) -> Mapping[Lane, Stretch]:
+        """Return the first offset of each lane, and the one behind its last message."""
+        return self._look.bounds
+
+    def resolve(self, offset: StreamOffset) -> tuple[StreamOffset, list[str]]:
+        """Return an offset that names all queues, and in words what there is no more of it."""
+        ends = dict(offset.ends)
+        losses: list[str] = []
+        for broker, at in offset.at.items():
+            store = self._set.stores.get(broker)
+            if store is None:
+                losses.append(
+                    f"the store {broker} was read up to byte {at.offset} of its log, and path no"
+                    f" longer names it (a store that was moved keeps its name as name=path);"
+                    f" {WAY_OUT}"
+                )
+                continue
+            mine, found = self._ends_at(broker, store, at.offset, offset.ends)
+            if (found.queues, found.digest) != (at.queues, at.digest):
+                losses.append(_other_queues(broker, at, found.queues))
+                if at.offset > store.max_offset:
+                    continue  # made anew: all begin at their first message
+            ends |= mine
+        return StreamOffset(ends, offset.begins, offset.is_initial), losses
+
+    def _ends_at(
+        self, broker: str, store: OfflineStore, place: int, named: Mapping[Lane, int]
+    ) -> tuple[dict[Lane, int], QueueSum]:
+        """Return where the queues are at a place in the log, and the sum over them."""
+        ends: dict[Lane, int] = {}
+        found = QueueSum()
+        for key in wanted_queues(store, self._options):
+            lane = Lane(broker, key.topic, key.queue_id)
+            end = 0 if lane in named else store.queues[key].offset_at(place)
+            if end > 0:
+                ends[lane] = end
+                found.add(lane, end)
+        return ends, found
+
+    def starts(self) -> dict[Lane, int]:
+        """Return where a new query begins; queues of a topic without a message begin at 0.
+
+        Raises:
+            ConfigError: what is named is not there, or no message is as young as wanted.
+            StoreError: offsets are asked for that are not there.
+        """
+        if not self._options.has_topic:
+            return {Lane(broker): self._log_start(s) for broker, s in self._set.stores.items()}
+        options = self._options
+        if options.starting.default == GROUP:  # which is asked later
+            options = replace(options, starting=Moment(EARLIEST))
+        found: dict[Lane, int] = {}
+        empty: set[QueueKey] = set()
+        for broker, store in self._set.stores.items():
+            keys = empty_queues(store)
+            empty.update(keys)
+            wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
+            found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
+        check_topics(self._set.stores, options, empty)
+        for broker, store in self._set.stores.items():
+            for key in wanted_queues(store, options):
+                lane = Lane(broker, key.topic, key.queue_id)
+                found[lane] = starting_offset(store, key, options)
+        return found
+
+    def _log_start(self, store: OfflineStore) -> int:
+        starting = self._options.starting
+        if starting.by_queue:
+            raise ConfigError(
+                "startingOffsets for queues need a topic; a stream of the whole log begins at"
+                " earliest, latest or startingTimestamp"
+            )
+        if not starting.is_time:
+            return {EARLIEST: store.min_offset, LATEST: store.max_offset}[starting.default]
+        found = _log_offset_at(store, starting.default)
+        if found is None and self._options.no_match is NoMatch.ERROR:
+            raise ConfigError(
+                f"no record of {store.directory.root} was stored at {starting.default} or later;"
+                " option startingOffsetsByTimestampStrategy = latest begins at its end instead"
+            )
+        return store.max_offset if found is None else found
+
+    # --- sizes ---------------------------------------------------------------------------------
+
+    def sizes_of(self, lane: Lane, offset: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the bytes of up to so many messages of a queue from an offset on.
+
+        Messages that share a record have its size with the first of them.
+        """
+        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        units = queue.units(queue.index_of(offset), count)
+        sizes: npt.NDArray[np.int64] = np.clip(units["size"], 0, None)
+        if not queue.kind.is_batch:
+            return sizes
+        repeats = np.maximum(units["batch_size"], 1)
+        found = np.zeros(int(repeats.sum()), np.int64)
+        found[np.cumsum(repeats) - repeats] = sizes
+        skipped = max(offset - int(units["queue_offset"][0]), 0) if len(units) else 0
+        return found[skipped : skipped + count]
+
+    def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
+        """Return where the record of a message of a queue begins; None if no unit holds it."""
+        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        unit = queue.units(queue.index_of(offset), 1)
+        return int(unit["physical_offset"][0]) if len(unit) else None
+
+    def stored_at(self, broker: str, physical_offset: int) -> int | None:
+        """Return when a record was stored, or the next file's first, in ms; None: none is there."""
+        view = self._set.stores[broker].log
+        head = view.read(physical_offset, _HEAD_SIZE)
+        if is_record_at(head, physical_offset):
+            return store_timestamp(head)
+        later = (file for file in view.files if file.base_offset > physical_offset)
+        file = next(later, None)
+        return None if file is None else view.first_timestamp(file)
+
+    def cut_log(
+        self, lane: Lane, stretch: Stretch, *, rows: int | None = None, size: int | None = None
+    ) -> tuple[int, int]:
+        """Return where a stretch of a log ends that has at most so many records or bytes.
+
+        At least one record is in it, if there is one. The second number is how many there are.
+        """
+        store, count, end = self._set.stores[lane.broker], 0, stretch.begin
+        for step in walk_past(store.log, stretch.begin, stretch.end, store.checks):
+            if isinstance(step, Gap):
+                continue
+            ends = step.columns["physical_offset"] + step.columns["size"]
+            fitting = len(ends)
+            if rows is not None:
+                fitting = min(fitting, rows - count)
+            if size is not None:
+                fitting = min(fitting, int(np.searchsorted(ends, stretch.begin + size, "right")))
+            fitting = max(fitting, 0 if count else 1)
+            count += fitting
+            end = int(ends[fitting - 1]) if fitting else end
+            if fitting < len(ends) or count == rows:
+                return end, count
+        return stretch.end, count
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[InputPartition]:
+        """Cut stretches into what tasks read."""
+        parts: list[InputPartition] = []
+        for broker, store in self._set.stores.items():
+            mine = {lane: s for lane, s in stretches.items() if lane.broker == broker and s.count}
+            spans = [
+                QueueSpan(lane.topic, lane.queue_id, s.begin, s.end)
+                for lane, s in sorted(mine.items())
+                if not lane.is_log
+            ]
+            if spans:
+                parts += plan_spans(store, broker, spans, self._options)
+            for lane, stretch in mine.items():
+                if lane.is_log:
+                    parts += _plan_log(StoreRef.of(broker, store), store, stretch)
+        return parts
+
+
+def _other_queues(broker: str, at: Position, count: int) -> str:
+    return (
+        f"the checkpoint says that {at.queues} queues of {broker} were read up to byte {at.offset}"
+        f" of the log, and the {count} that have messages before it now are not the same: a topic"
+        " was deleted, made anew or rebuilt, the log lost its end in a crash, or path and topic"
+        f" name others than before; {WAY_OUT}: every queue goes on at that byte"
+    )
+
+
+def empty_queues(store: OfflineStore) -> list[QueueKey]:
+    """Return the queues that the table of topics has, and that no message has entered."""
+    table = topic_table.load(store.directory.path(names.CONFIG)).topics
+    keys = (QueueKey(c.name, q) for c in table.values() for q in range(c.read_queue_count))
+    return [key for key in keys if key not in store.queues]
+
+
+def _plan_log(ref: StoreRef, store: OfflineStore, stretch: Stretch) -> Iterator[Partition]:
+    for file in store.log.files:
+        begin = max(file.base_offset, stretch.begin)
+        end = min(file.base_offset + file.size, stretch.end)
+        if begin < end:
+            yield Partition(LogPart(ref, begin, end))
+
+
+def _log_offset_at(store: OfflineStore, timestamp: int) -> int | None:
+    """Return the first record that was stored at a time or later; None if none was."""
+    begin = store.min_offset
+    for file in store.log.files:
+        first = store.log.first_timestamp(file)
+        if first is not None and first < timestamp:
+            begin = file.base_offset
+    for chunk in store.walk(begin):
+        late = np.flatnonzero(chunk.columns["store_timestamp"] >= timestamp)
+        if len(late):
+            return int(chunk.columns["physical_offset"][late[0]])
+    return None

@@ -1,0 +1,1 @@
+"""Dispatch: from new records of the log to queue units, index entries and listeners."""

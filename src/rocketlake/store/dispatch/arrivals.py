@@ -1,0 +1,101 @@
+"""Arrivals: the messages of one dispatch round, each made when it is looked at."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias, overload
+
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.dispatch.unit_builder import Round
+from rocketlake.store.ports import Arrival, ArrivalListener
+
+log = logging.getLogger(__name__)
+
+
+def tell_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) -> None:
+    """Tell every listener; one that raises is logged, and the others are told."""
+    for listener in listeners:
+        try:
+            listener.arrived(arrivals)
+        except Exception:  # a listener's fault must not stop dispatch
+            log.exception("arrival listener failed listener=%r", listener)
+
+
+class ArrivalRelay:
+    """An ArrivalListener that passes arrivals on to all listeners of a list, as it is then."""
+
+    def __init__(self, listeners: Sequence[ArrivalListener]) -> None:
+        self._listeners = listeners
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Tell every listener, in the caller's thread."""
+        tell_all(self._listeners, arrivals)
+
+
+class Arrivals(Sequence[Arrival]):
+    """What readers can now get, in the order of the log.
+
+    A message that entered light queues arrives in its own queue first, then in each of them.
+    `ends` says it in short: for each queue that grew, the queue offset behind its last message.
+    """
+
+    def __init__(self, records: Round) -> None:
+        self._records = records
+        self._places: list[_Place] | None = _places(records) if records.light else None
+        self.ends = records.ends
+
+    def __len__(self) -> int:
+        return len(self._records.rows if self._places is None else self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Arrival]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | Sequence[Arrival]:
+        """Make one arrival, or several."""
+        if self._places is not None:
+            if isinstance(index, slice):
+                return [self._make(*place) for place in self._places[index]]
+            return self._make(*self._places[index])
+        rows = self._records.rows
+        if isinstance(index, slice):
+            return [self._make(row) for row in rows[index].tolist()]
+        return self._make(int(rows[index]))
+
+    def __iter__(self) -> Iterator[Arrival]:
+        if self._places is not None:
+            return (self._make(*place) for place in self._places)
+        return (self._make(row) for row in self._records.rows.tolist())
+
+    def _make(self, row: int, light: "_LightSeat | None" = None) -> Arrival:
+        records = self._records
+        found = records.columns.rows[row]
+        if light is None:
+            base, count = records.batches.get(row, (int(found["queue_offset"]), 1))
+            key, next_offset = QueueKey(records.topic_of(row), int(found["queue_id"])), base + count
+        else:
+            key, next_offset = light[0], light[1] + 1
+        return Arrival(
+            topic=key.topic,
+            queue_id=key.queue_id,
+            next_offset=next_offset,
+            tags_code=int(records.tags_codes[row]),
+            store_timestamp=int(found["store_timestamp"]),
+            bitmap=records.bitmaps.get(row),
+            properties=records.properties_of(row),
+        )
+
+
+_LightSeat: TypeAlias = tuple[QueueKey, int]
+"""A light queue, and the queue offset of a message in it."""
+_Place: TypeAlias = tuple[int, _LightSeat | None]
+"""The row of a message; None: in its own queue."""
+
+
+def _places(records: Round) -> list[_Place]:
+    """Return where the messages of a round arrive, in the order in which listeners are told."""
+    # Compat: as in DefaultMessageStore#notifyMessageArriveIfNecessary; so since 4.9.
+    seats: dict[int, list[_Place]] = {row: [(row, None)] for row in records.rows.tolist()}
+    for key, entries in records.light.items():
+        for row, offset in entries:
+            seats.setdefault(row, []).append((row, (key, offset)))
+    return [place for row in sorted(seats) for place in seats[row]]

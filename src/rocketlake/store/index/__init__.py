@@ -1,0 +1,1 @@
+"""The index: hash files that find records by key, and their loading and catch-up."""

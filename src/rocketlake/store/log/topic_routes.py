@@ -1,0 +1,110 @@
+"""Lanes: the topics of staged records, each with the queues that its records may go to."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.files.mapped_file import MappedFile
+from rocketlake.format.bulk import BulkStop
+from rocketlake.store.log.queue_offsets import QueueSlot
+
+_FIRST, _COUNT, _TURN, _BYTES = range(4)
+# Why: small enough to stay in the processor's cache between sealing and writing.
+_WINDOW: Final = 512 << 10
+BY_HAND: Final = 0
+"""How many queues a lane has whose records are put one by one."""
+
+
+class Lane(Struct, frozen=True):
+    """One topic; without slots its records are put one by one."""
+
+    topic: str
+    queue_count: int
+    turn: int
+    """The queue of the next record that asks for none."""
+    slots: Sequence[QueueSlot]
+
+
+class Appended(Struct, frozen=True):
+    """How far appending staged records came."""
+
+    stop: BulkStop
+    count: int
+    position: int
+    """Where the next record begins."""
+    reason: str = ""
+    """Why nothing more can be appended."""
+
+
+class Lanes:
+    """The lanes of an append, as the kernel takes them.
+
+    Thread-safety: belongs to who holds the append lock.
+    """
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = lanes
+        self._slots = [slot for lane in lanes for slot in lane.slots]
+        self.offsets: npt.NDArray[np.int64] = np.zeros(max(len(self._slots), 1), np.int64)
+        self.table: npt.NDArray[np.int64] = np.zeros((len(lanes), 4), np.int64)
+        self._lane_of: list[int] = []
+        self._counts = [0] * len(lanes)
+        self._window = memoryview(bytearray(_WINDOW))
+        first = 0
+        for number, lane in enumerate(lanes):
+            self.table[number] = (first, len(lane.slots), lane.turn, 0)
+            self._lane_of += [number] * len(lane.slots)
+            first += len(lane.slots)
+
+    def window(self, file: MappedFile) -> memoryview:
+        """Return memory for the next records of a file: less than there is room for, or as much.
+
+        Why: from there they are written by a call to the system. Pages of a map that nobody has
+        touched yet are each filled with zeros first, and cost several times as much.
+        """
+        return self._window[: file.append_room]
+
+    def load(self) -> None:
+        """Take the next queue offsets of all queues."""
+        for number, slot in enumerate(self._slots):
+            self.offsets[number] = slot.next_offset
+
+    def moves(self) -> list[tuple[object, str, object]]:
+        """Return where the queues go on behind what was appended, for `set_together`."""
+        counts = self._counts.copy()
+        found: list[tuple[object, str, object]] = []
+        for number, slot in enumerate(self._slots):
+            offset = int(self.offsets[number])
+            counts[self._lane_of[number]] += offset - slot.next_offset
+            found.append((slot, "next_offset", offset))
+        return [*found, (self, "_counts", counts)]
+
+    def take_shares(self) -> list[tuple[str, int, int]]:
+        """Return which topics got how many records, and bytes, since this was last asked."""
+        sizes = self.table[:, _BYTES].tolist()
+        found = [
+            (lane.topic, count, size)
+            for lane, count, size in zip(self.lanes, self._counts, sizes, strict=True)
+            if count
+        ]
+        self._counts = [0] * len(self.lanes)
+        self.table[:, _BYTES] = 0
+        return found
+
+    @property
+    def turns(self) -> list[int]:
+        """Whose turn it is in each lane."""
+        found: list[int] = self.table[:, _TURN].tolist()
+        return found
+
+    def turn(self, lane: int, count: int) -> int:
+        """Return whose turn it is in a lane of so many queues, and pass it on.
+
+        For records that are put one by one.
+        """
+        turn = int(self.table[lane, _TURN]) % count
+        self.table[lane, _TURN] = (turn + 1) % count
+        return turn

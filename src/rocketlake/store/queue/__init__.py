@@ -1,0 +1,1 @@
+"""Consume queues: for each queue of a topic, fixed-size units that point into the log."""

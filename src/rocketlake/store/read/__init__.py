@@ -1,0 +1,1 @@
+"""Reads: messages of a queue as objects, columns or raw bytes, and queries by key and time."""

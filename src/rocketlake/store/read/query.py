@@ -1,0 +1,272 @@
+"""Query: messages by key, by place and by id; times, totals and estimates of queues.
+
+A hash is not a key: every record that the index names is looked at before it is returned.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketlake.filters.message_filter import MessageFilter
+from rocketlake.format.record import StoredMessage
+from rocketlake.model.ids import OffsetMessageId
+from rocketlake.model.queues import QueueKey
+from rocketlake.store.api import NO_OFFSET, NO_TIME, QueryResult
+from rocketlake.store.disk.index import KeyQuery, is_indexed
+from rocketlake.store.log.memory_window import memory_window
+from rocketlake.store.options import StoreOptions
+from rocketlake.store.read.unit_walk import may_match
+
+_INDEX_STEP_MS: Final = 1000  # the index keeps whole seconds, and leaves the rest out
+_UNITS_AT_ONCE: Final = 1024
+
+
+class QueryLog(Protocol):
+    """What looking up needs of the commit log."""
+
+    @property
+    def min_offset(self) -> int:
+        """Where it begins."""
+        ...
+
+    @property
+    def max_offset(self) -> int:
+        """Where what can be read ends."""
+        ...
+
+    def message_at(self, offset: int, size: int | None = None) -> StoredMessage | None:
+        """Return the good record at an offset; None if there is none."""
+        ...
+
+    def store_timestamp_at(self, offset: int) -> int:
+        """Return the store time of the record at an offset; -1 if none begins there."""
+        ...
+
+
+class QueryQueue(Protocol):
+    """What looking up needs of a queue."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its units are batch units."""
+        ...
+
+    @property
+    def min_offset(self) -> int:
+        """The first queue offset."""
+        ...
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset behind the last."""
+        ...
+
+    def units(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """Return up to so many units from the one of an offset on; none if there is none."""
+        ...
+
+
+class QueryQueues(Protocol):
+    """Finds queues."""
+
+    def find(self, key: QueueKey) -> QueryQueue | None:
+        """Return a queue; None if there is none."""
+        ...
+
+
+class QueryIndex(Protocol):
+    """What looking up needs of the index."""
+
+    @property
+    def end_timestamp(self) -> int:
+        """Store time of the newest record in the index."""
+        ...
+
+    @property
+    def end_physical_offset(self) -> int:
+        """Physical offset of the newest record in the index."""
+        ...
+
+    def offsets(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Yield where records with the hash of a key begin, the newest first."""
+        ...
+
+
+class Query:
+    """Looks messages up, other than by reading a queue.
+
+    Thread-safety: any thread.
+    """
+
+    def __init__(
+        self,
+        log: QueryLog,
+        queues: QueryQueues,
+        index: QueryIndex | None,
+        options: StoreOptions,
+        *,
+        memory_size: int | None = None,
+    ) -> None:
+        """Look up in these; without an index nothing is found by key."""
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._scan_max = options.max_consume_queue_scan
+        self._sample_max = options.sample_count_threshold
+        self._window = memory_window(options.access_message_in_memory_max_ratio, memory_size)
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Return the newest messages that have a key or tag, in the order of the log.
+
+        Raises:
+            ValueError: the query names no topic.
+        """
+        if query.topic is None:
+            raise ValueError("a query by key needs a topic: the index knows no key without one")
+        index = self._index
+        if index is None:
+            return QueryResult()
+        found: dict[int, StoredMessage] = {}
+        # Why: the index says a message is up to a second older than it is.
+        begin = query.begin - _INDEX_STEP_MS + 1
+        for offset in index.offsets(query.topic, query.index_key, begin, query.end):
+            if len(found) >= query.limit:
+                break
+            message = self._log.message_at(offset) if offset not in found else None
+            if message is not None and is_indexed(message) and query.wants(message):
+                found[offset] = message
+        return QueryResult(
+            messages=[found[offset] for offset in sorted(found)],
+            index_timestamp=index.end_timestamp,
+            index_physical_offset=index.end_physical_offset,
+        )
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose good record begins at an offset; None if there is none."""
+        return self._log.message_at(physical_offset)
+
+    def message_by_id(self, msg_id: str) -> StoredMessage | None:
+        """Return the message that a broker gave this id; its offset decides, not the host in it.
+
+        Raises:
+            ValueError: it is no message id.
+        """
+        return self._log.message_at(OffsetMessageId.parse(msg_id).physical_offset)
+
+    # --- places and times ------------------------------------------------------------------------
+
+    def physical_offset(self, key: QueueKey, queue_offset: int) -> int:
+        """Return where the record of a queue offset begins; -1 if the queue does not have it."""
+        # Compat: getCommitLogOffsetInQueue says 0 there, which is an offset.
+        unit = self._unit(key, queue_offset)
+        return NO_OFFSET if unit is None else int(unit["physical_offset"][0])
+
+    def store_timestamp(self, key: QueueKey, queue_offset: int) -> int:
+        """Return when the message of a queue offset was stored; -1 if nobody knows."""
+        physical_offset = self.physical_offset(key, queue_offset)
+        return self._log.store_timestamp_at(physical_offset) if physical_offset >= 0 else NO_TIME
+
+    def earliest_time(self, key: QueueKey | None = None) -> int:
+        """Return when the first message of a queue, or of the log, was stored; -1 if nobody knows.
+
+        The first message is the first that is still there.
+        """
+        if key is None:
+            begin = self._log.min_offset
+            return self._log.store_timestamp_at(begin) if begin >= 0 else NO_TIME
+        queue = self._queues.find(key)
+        return NO_TIME if queue is None else self.store_timestamp(key, queue.min_offset)
+
+    def total(self, key: QueueKey) -> int:
+        """Return how many messages a queue has; 0 without the queue."""
+        queue = self._queues.find(key)
+        return 0 if queue is None else queue.max_offset - queue.min_offset
+
+    # --- where messages are ----------------------------------------------------------------------
+
+    def is_on_disk(self, key: QueueKey, queue_offset: int) -> bool:
+        """Tell whether a message is taken to have left memory [checkInDiskByConsumeOffset]."""
+        physical_offset = self.physical_offset(key, queue_offset)
+        return physical_offset >= 0 and self._log.max_offset - physical_offset > self._window
+
+    def is_in_memory(self, key: QueueKey, queue_offset: int) -> bool:
+        """Tell whether a message, and all behind it, is taken to be in memory.
+
+        [checkInMemByConsumeOffset], which asks the system about pages; this goes by the distance
+        from the end of the log.
+        """
+        physical_offset = self.physical_offset(key, queue_offset)
+        if not max(self._log.min_offset, 0) <= physical_offset < self._log.max_offset:
+            return False
+        return self._log.max_offset - physical_offset <= self._window
+
+    def is_in_store(self, key: QueueKey, queue_offset: int) -> bool:
+        """Tell whether the log still holds a message [checkInStoreByConsumeOffset]."""
+        physical_offset = self.physical_offset(key, queue_offset)
+        return physical_offset >= max(self._log.min_offset, 0)
+
+    # --- estimates -------------------------------------------------------------------------------
+
+    def estimate_message_count(
+        self, key: QueueKey, begin: int, end: int, message_filter: MessageFilter | None = None
+    ) -> int:
+        """Return about how many messages between two queue offsets a filter lets pass.
+
+        It is judged by the queue's units alone. When there are many, the first ones stand for all.
+        """
+        begin = max(begin, 0)
+        if begin >= end:
+            return 0
+        if message_filter is None:
+            return end - begin
+        queue = self._queues.find(key)
+        if queue is None:
+            return 0
+        # Compat: as DefaultMessageStore#estimateMessageCount, a range before the queue is moved.
+        if begin < queue.min_offset:
+            begin, end = queue.min_offset, queue.min_offset + end - begin
+        return self._estimate(queue, begin, end, message_filter)
+
+    def _estimate(self, queue: QueryQueue, begin: int, end: int, wanted: MessageFilter) -> int:
+        # Compat: as ConsumeQueue#estimateMessageCount and BatchConsumeQueue#estimateMessageCount:
+        # units are counted for the limits, messages for the answer.
+        units = hits = seen = matching = 0
+        for code, size in self._codes(queue, begin, end):
+            units += 1
+            seen += size
+            if may_match(queue, code, wanted):
+                hits += 1
+                matching += size
+            if units >= self._scan_max or hits > self._sample_max:
+                return matching * (end - begin) // seen
+        return matching if units else end - begin
+
+    def _codes(self, queue: QueryQueue, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield tags code and number of messages of each unit in a range."""
+        offset, end = begin, min(end, queue.max_offset)
+        while offset < end:
+            units = queue.units(offset, min(end - offset, _UNITS_AT_ONCE))
+            if not len(units):
+                return
+            codes = units["tags_code"].tolist()
+            if not queue.is_batch:
+                yield from ((code, 1) for code in codes)
+                offset += len(codes)
+                continue
+            sizes = np.maximum(units["batch_size"], 1).tolist()
+            bases = units["base_queue_offset"].tolist()
+            for code, size, base in zip(codes, sizes, bases, strict=True):
+                if base < end:
+                    yield code, size
+            offset = bases[-1] + sizes[-1]
+
+    def _unit(self, key: QueueKey, queue_offset: int) -> npt.NDArray[np.void] | None:
+        queue = self._queues.find(key)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        units = queue.units(queue_offset, 1)
+        return units if len(units) else None

@@ -1,0 +1,479 @@
+"""The true end of an unfinished log, and what dispatch owes the queues.
+
+This replays the decisions of a start after a clean or unclean stop (spec: docs/formats), without
+changing a byte: where to begin, which record is the last good one, which records no queue holds.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rocketlake.files.store_dir import OffsetFile
+from rocketlake.format import layout
+from rocketlake.format.checkpoint import Checkpoint
+from rocketlake.format.dispatch import Trait, dispatch_columns
+from rocketlake.format.record import Check, StopReason, StoredMessage, scan
+from rocketlake.model import flags
+from rocketlake.model import properties as names
+from rocketlake.model.hashes import tags_code
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import SCHEDULE_TOPIC, can_name_queues, is_lmq
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
+from rocketlake.store.disk.damage import Damage, reason_text
+from rocketlake.store.disk.log import WINDOW, Chunk, LogView, Stop, is_record_at
+from rocketlake.store.disk.queues import QueueView
+from rocketlake.store.options import ReadOptions
+from rocketlake.store.options.bounds import RECOVERED_FILES
+from rocketlake.store.queue.light_queues import inner_batch, light_places, may_fan_out, number_of
+from rocketlake.store.queue.unit_kind import QUEUE_OFFSET_MAX, can_hold
+from rocketlake.store.recovery.torn_end import TornEnd
+
+_MAGICS = tuple(
+    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+)
+
+
+_ORDINARY_ENDS = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
+
+
+class Tail(Struct, frozen=True):
+    """Where the log ends, and why there."""
+
+    end_offset: int
+    started_at: int
+    stop: Stop | None
+    passed: Stop | None = None
+    """Damage that does not end the log."""
+
+    @property
+    def stop_is_ordinary(self) -> bool:
+        """Tell whether nothing bad ended the log."""
+        return self.stop is None or self.stop.reason in _ORDINARY_ENDS
+
+
+def checks_for(options: ReadOptions) -> Check:
+    """Return what a record must pass to be taken as good."""
+    checks = Check.OFFSET
+    if options.check_crc_on_recover:
+        checks |= Check.BODY_CRC
+    if options.force_verify_prop_crc:
+        checks |= Check.RECORD_CRC_REQUIRED
+    elif options.enabled_append_prop_crc:
+        checks |= Check.RECORD_CRC
+    return checks
+
+
+class Begin(Struct, frozen=True):
+    """Where to look for the end from."""
+
+    file: OffsetFile | None
+    goes_on_at: OffsetFile | None = None
+    """What lies before this file does not end the log."""
+
+
+def begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
+    """Begin at the newest file that begins before what the queues hold, else at the first."""
+    # Compat: as in CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from
+    # the end, which differs only if a record before the last file is damaged.
+    for file in reversed(log.files):
+        if file.base_offset <= dispatched:
+            return Begin(file)
+    return Begin(log.files[0] if log.files else None)
+
+
+def begin_after_unclean_stop(log: LogView, checkpoint: Checkpoint, options: ReadOptions) -> Begin:
+    """Begin at the newest file whose first record is not younger than the checkpoint.
+
+    Where 5.5 begins at an older one, it is that. Where 5.5 begins at a later one, damage before
+    that does not end the log.
+    """
+    # Compat: as in CommitLog#isMappedFileMatchedRecover.
+    limit = checkpoint.min_timestamp
+    if options.message_index_safe:
+        limit = checkpoint.min_timestamp_index
+    found = log.files[0] if log.files else None
+    for file in reversed(log.files):
+        stored = log.first_timestamp(file)
+        if stored and stored <= limit:
+            found = file
+            break
+    other = start_of_5_5(log, checkpoint)
+    if found is not None and other is not None and other.base_offset < found.base_offset:
+        return Begin(other)
+    return Begin(found, other)
+
+
+def start_of_5_5(log: LogView, checkpoint: Checkpoint) -> OffsetFile | None:
+    """Return the file at which RocketMQ 5.5 begins; None in a store that it has not flushed.
+
+    That is the newest one whose first record is not behind the last unit that was flushed, but at
+    most so many from the end, files made ahead among them. What 5.5 does not read does not end its
+    log.
+    """
+    # Compat: as in CommitLog#recoverAbnormally and ConsumeQueueStore#isMappedFileMatchedRecover.
+    flushed_to = checkpoint.queue_physical_offset
+    if flushed_to <= 0 or not log.files:
+        return None
+    newest = log.files[-RECOVERED_FILES:]
+    for file in reversed(newest):
+        if file.base_offset <= flushed_to and log.first_timestamp(file):
+            return file
+    return newest[0]
+
+
+def find_end(
+    log: LogView,
+    begin: Begin,
+    checks: Check,
+    on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_chunk: Callable[[Chunk], None] | None = None,
+    after_crash: bool = False,
+) -> Tail:
+    """Walk from a file on to the first thing that is no good record.
+
+    A record that is just being written looks bad, too; what looks bad is read once more. With
+    `after_crash` a last record without the end of its properties is none of the log.
+    """
+    start, goes_on_at = begin.file, begin.goes_on_at
+    if start is None:
+        return Tail(0, 0, None)
+    tail = _find_end(log, start, checks, on_bytes, on_chunk=on_chunk, after_crash=after_crash)
+    if goes_on_at is not None and tail.end_offset < goes_on_at.base_offset:
+        found = _find_end(
+            log, goes_on_at, checks, on_bytes, on_chunk=on_chunk, after_crash=after_crash
+        )
+        if found.end_offset > goes_on_at.base_offset:
+            return Tail(found.end_offset, tail.started_at, found.stop, tail.stop)
+    return tail
+
+
+def _find_end(
+    log: LogView,
+    start: OffsetFile,
+    checks: Check,
+    on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_chunk: Callable[[Chunk], None] | None,
+    after_crash: bool,
+) -> Tail:
+    torn_end = TornEnd()
+
+    def take(chunk: Chunk) -> None:
+        torn_end.take(chunk)
+        if on_chunk is not None:
+            on_chunk(chunk)
+        if on_bytes is not None:
+            on_bytes(int(chunk.columns["size"].sum()))
+
+    end, stop = _walk_on(log, start.base_offset, checks, take)
+    while stop is not None and stop.reason not in _ORDINARY_ENDS:
+        again_end, again_stop = _walk_on(log, stop.physical_offset, checks, take)
+        if again_end <= stop.physical_offset:
+            stop = again_stop or stop
+            break
+        end, stop = again_end, again_stop
+    if after_crash:
+        # Compat: RocketMQ takes the record, since the checksum of its body is right.
+        stop = torn_end.stop() or stop
+    return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
+
+
+def settle(
+    log: LogView, tail: Tail, checks: Check, *, passes_zeros: bool = False
+) -> tuple[Tail, int | None]:
+    """Look again where good records lie behind a bad one: it may have been half written.
+
+    A writer appends in order, so one that is still bad once others stand behind it stays bad. With
+    `passes_zeros` the same is asked of zeros, which otherwise are the ordinary end of a log.
+
+    Returns:
+        The true end, and where a good record lies that stood behind it before that last look.
+    """
+    while (behind := records_behind(log, tail, passes_zeros=passes_zeros)) is not None:
+        end, stop = _walk_on(log, tail.end_offset, checks, None)
+        if end <= tail.end_offset:
+            return tail, behind
+        end = end if stop is None else stop.physical_offset
+        tail = Tail(end, tail.started_at, stop, tail.passed)
+    return tail, None
+
+
+def _walk_on(
+    log: LogView, begin: int, checks: Check, on_chunk: Callable[[Chunk], None] | None
+) -> tuple[int, Stop | None]:
+    """Return the end of the last good record, and what stopped the walk."""
+    end = begin
+    for step in log.walk(begin, checks=checks):
+        if isinstance(step, Stop):
+            return end, step
+        last = step.columns.rows[-1]
+        end = int(last["physical_offset"] + last["size"])
+        if on_chunk is not None:
+            on_chunk(step)
+    return end, None
+
+
+def records_behind(log: LogView, tail: Tail, *, passes_zeros: bool = False) -> int | None:
+    """Return the offset of a well-formed record behind the end of the log; None if none is there.
+
+    A torn end has none. One with a good checksum that claims the very place where it lies was
+    written there, and is lost by the cut.
+    """
+    if tail.stop_is_ordinary and not passes_zeros:
+        return None
+    for file in log.files:
+        if file.base_offset + file.size > tail.end_offset:
+            found = search(log, file, max(tail.end_offset + 1, file.base_offset))
+            if found is not None:
+                return found
+    return None
+
+
+def search(log: LogView, file: OffsetFile, offset: int) -> int | None:
+    """Return the first well-formed record of a file from an offset on that claims its place."""
+    for start, stop in log.written_ranges(offset, file.base_offset + file.size):
+        # A record may begin with zeros, in a part where there are only zeros.
+        found = _search(log, file, max(offset, start - layout.BLANK_HEADER_SIZE), stop)
+        if found is not None:
+            return found
+    return None
+
+
+def _search(log: LogView, file: OffsetFile, offset: int, limit: int) -> int | None:
+    budget = log.search_budget(file)
+    while offset < limit:
+        data = log.read(offset, min(WINDOW, limit - offset))
+        if len(data) < layout.RECORD_MIN_SIZE:
+            return None
+        for at in _magic_places(data):
+            size = _size_at(data, at)
+            if offset + at + size > file.base_offset + file.size:
+                continue
+            head = data[at : at + layout.RECORD_BORN_HOST_AT]
+            if len(head) == layout.RECORD_BORN_HOST_AT and not is_record_at(head, offset + at):
+                continue
+            if not budget.takes(size):
+                continue
+            found = scan(
+                log.read(offset + at, size),
+                base_offset=offset + at,
+                checks=Check.OFFSET | Check.BODY_CRC,
+                rows_max=1,
+            )
+            if len(found.columns):
+                return offset + at
+        offset += max(len(data) - 8, 1)
+    return None
+
+
+def _magic_places(data: bytes) -> list[int]:
+    places = []
+    for magic in _MAGICS:
+        at = data.find(magic, 4)
+        while at >= 0:
+            places.append(at - 4)
+            at = data.find(magic, at + 1)
+    return sorted(places)
+
+
+def _size_at(data: bytes, at: int) -> int:
+    return max(int.from_bytes(data[at : at + 4], "big", signed=True), 0)
+
+
+class Debts:
+    """Finds the records that no queue holds and adds them to what the queues are owed.
+
+    `make` gives the view of a queue that has no directory yet. Records of earlier lives of
+    `deleted` topics are owed to no queue.
+    """
+
+    def __init__(
+        self,
+        queues: dict[QueueKey, QueueView],
+        make: Callable[[QueueKey, bool], QueueView],
+        options: ReadOptions,
+        deleted: DeletedTopics = NO_TOPICS,
+    ) -> None:
+        self._queues = queues
+        self._make = make
+        self._options = options
+        self._deleted = deleted
+        self._next: dict[QueueKey, int] = {}
+        self.gaps: set[QueueKey] = set()
+        self._touched: set[QueueKey] = set()
+
+    def take_touched(self) -> frozenset[QueueKey]:
+        """Return the queues that got units since this was asked last."""
+        touched, self._touched = frozenset(self._touched), set()
+        return touched
+
+    def add(self, chunk: Chunk, from_offset: int) -> None:
+        """Take the records of a walk from an offset on."""
+        columns = chunk.columns
+        ends = columns["physical_offset"] + columns["size"]
+        wanted = (columns["physical_offset"] >= from_offset) & self._unheld(chunk, ends)
+        buffer = bytes(columns.buffer)
+        if names.MULTI_DISPATCH.encode() in buffer:
+            wanted |= columns["physical_offset"] >= from_offset
+        if not wanted.any():
+            return
+        facts = dispatch_columns(columns)
+        rows = np.flatnonzero(wanted & (facts.traits & Trait.ENTERS_QUEUE != 0))
+        if (facts.traits[rows] & Trait.IS_SPECIAL).any():
+            for index in rows.tolist():
+                self._add_record(chunk, index)
+        elif len(rows):
+            self._add_plain(chunk, rows, facts.tags_codes)
+
+    def _add_plain(
+        self, chunk: Chunk, rows: npt.NDArray[np.int64], tags_codes: npt.NDArray[np.int64]
+    ) -> None:
+        """Take records that have one unit each, queue by queue."""
+        columns = chunk.columns
+        codes, topics = columns.topics()
+        both = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
+        order = np.argsort(both, kind="stable")
+        rows, both = rows[order], both[order]
+        units = np.ones((len(rows), 5), np.int64)
+        for column, name in enumerate(("physical_offset", "size")):
+            units[:, column] = columns[name][rows]
+        units[:, 2] = tags_codes[rows]
+        units[:, 3] = offsets = columns["queue_offset"][rows]
+        starts = np.flatnonzero(np.append(True, both[1:] != both[:-1]))
+        stops = np.append(starts[1:], len(rows))
+        jumps = np.append(0, np.cumsum(np.diff(offsets) != 1))
+        is_rising = jumps[stops - 1] == jumps[starts]
+        groups = zip(starts.tolist(), stops.tolist(), is_rising.tolist(), strict=True)
+        for start, stop, rises in groups:
+            row = int(rows[start])
+            key = QueueKey(topics[int(codes[row])], int(columns["queue_id"][row]))
+            if not (rises and self._add_following(key, units[start:stop])):
+                for index in rows[start:stop].tolist():
+                    self._add_record(chunk, index)
+
+    def _add_following(self, key: QueueKey, units: npt.NDArray[np.int64]) -> bool:
+        """Add units that go on where a queue ends; tell whether they do.
+
+        Their queue offsets follow each other.
+        """
+        queue = self._queues.get(key)
+        if queue is None or queue.kind.is_batch:
+            return False
+        first, last = int(units[0, 3]), int(units[-1, 3])
+        expected = self._next.setdefault(key, queue.next_offset)
+        is_behind = int(units[0, 0] + units[0, 1]) > queue.max_physical_offset
+        if first != expected or last > QUEUE_OFFSET_MAX or not is_behind:
+            return False
+        queue.owed.add_all(units)
+        self._next[key] = last + 1
+        self._touched.add(key)
+        return True
+
+    def _unheld(self, chunk: Chunk, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Mark the records behind the last one that their queue holds."""
+        codes, topics = chunk.columns.topics()
+        both = codes.astype(np.int64) << 32 | chunk.columns["queue_id"].astype(np.uint32)
+        found, group = np.unique(both, return_inverse=True)
+        limits = np.empty(len(found), np.int64)
+        for i, number in enumerate(found.tolist()):
+            queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
+            topic = topics[number >> 32]
+            queue = self._queues.get(QueueKey(topic, queue_id))
+            held_to = queue.max_physical_offset if queue else -1
+            # No record crosses the end of the log at a deletion: up to there none is owed.
+            limits[i] = max(held_to, self._deleted.end_of(topic))
+        return ends > limits[group]
+
+    def _add_record(self, chunk: Chunk, index: int) -> None:
+        row = chunk.columns.rows[index]
+        if not flags.enters_queue(int(row["sys_flag"])):
+            return
+        message = chunk.columns.message(index)
+        place = (message.physical_offset, message.store_size, self._tags_code(message))
+        for seat in seats_of(message):
+            if self._deleted.is_earlier(seat.key.topic, message.physical_offset):
+                continue
+            self._owe(seat.key, place, (seat.queue_offset, seat.count), is_batch=seat.is_batch)
+
+    def _owe(
+        self,
+        key: QueueKey,
+        place: tuple[int, int, int],
+        numbers: tuple[int, int],
+        *,
+        is_batch: bool,
+    ) -> None:
+        queue_offset, count = numbers
+        queue = self._queues.get(key)
+        if queue_offset > QUEUE_OFFSET_MAX:
+            # As store.consume_queue does: it is appended at the end.
+            end = 0 if queue is None else queue.next_offset
+            queue_offset = self._next.get(key, end)
+            self.gaps.add(key)
+        if queue is None:
+            if queue_offset < 0 or key.queue_id < 0 or not can_name_queues(key.topic):
+                return
+            queue = self._queues[key] = self._make(key, is_batch)
+            queue.first_index = queue.end_index = queue_offset
+            self._next[key] = queue_offset
+        if place[0] + place[1] <= queue.max_physical_offset:
+            return
+        expected = self._next.setdefault(key, queue.next_offset)
+        if queue_offset < expected:
+            return  # already there
+        if queue_offset > expected and queue.total and not queue.kind.is_batch:
+            # As store.consume_queue does: a number that cannot be right is not believed.
+            self.gaps.add(key)
+            held_to = max(queue.max_physical_offset, queue.owed.physical_end)
+            if not can_hold(queue_offset - expected, held_to, place[0]):
+                queue_offset = expected
+        queue.owed.add((*place, queue_offset, count))
+        self._touched.add(key)
+        self._next[key] = queue_offset + count
+
+    def _tags_code(self, message: StoredMessage) -> int:
+        level = number_of(message.properties.get(names.DELAY), 0)
+        if message.topic == SCHEDULE_TOPIC and level > 0:
+            return message.store_timestamp + self._options.delay_ms(level)
+        return tags_code(message.tags)
+
+
+class Seat(Struct, frozen=True):
+    """A queue that a message belongs to, and where in it."""
+
+    key: QueueKey
+    queue_offset: int
+    count: int = 1
+    is_batch: bool = False
+
+
+def seats_of(message: StoredMessage) -> Iterator[Seat]:
+    """Yield the queue of a message, then the light queues that it is in as well."""
+    properties = message.properties
+    key = QueueKey(message.topic, message.queue_id)
+    if message.sys_flag & flags.INNER_BATCH:
+        base, count = inner_batch(properties, message.queue_offset)
+        yield Seat(key, base, count, is_batch=True)
+        return
+    yield Seat(key, message.queue_offset)
+    if names.MULTI_DISPATCH in properties and may_fan_out(message.topic):
+        for name, offset in light_places(properties):
+            yield Seat(QueueKey(name, 0 if is_lmq(name) else message.queue_id), offset)
+
+
+def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:
+    """Say so if a well-formed record lies behind the end of the log; tell whether one does."""
+    if tail.passed is not None:
+        path, position = tail.passed.file.path, tail.passed.file_position
+        damage.report(path, position, f"{reason_text(tail.passed.reason)}; the log goes on behind")
+    if behind is not None and tail.stop is not None:
+        damage.report(
+            tail.stop.file.path,
+            tail.stop.file_position,
+            f"{reason_text(tail.stop.reason)}; the log is cut here as a start would cut it, and "
+            f"good records from {behind} on are left out",
+        )
+    return behind is not None

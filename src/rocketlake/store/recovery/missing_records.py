@@ -1,0 +1,158 @@
+"""Records that the log has and their queues lack: what a walk of recovery finds missing.
+
+1. A queue holds a record if its last unit points to that record or behind it.
+2. The first record that a queue lacks must carry the number the queue would give it. A higher one
+   shows a gap: units from before are lost, and only the log from its begin can bring them back.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketlake.format.dispatch import Trait, dispatch_columns
+from rocketlake.format.record import RecordColumns, StoredMessage
+from rocketlake.model import flags
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import is_lmq, is_system_topic
+from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
+from rocketlake.store.recovery.log_end import seats_of
+
+Int64s = npt.NDArray[np.int64]
+
+_QUEUES_MAX: Final = 65_536  # queues of a topic with higher numbers are looked at one by one
+_ALL: Final = (1 << 63) - 1
+
+
+class QueueEnd(Protocol):
+    """Where a queue ends."""
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset of the next message."""
+        ...
+
+    @property
+    def max_physical_offset(self) -> int:
+        """The end of the last record that the queue holds; -1 if it holds none."""
+        ...
+
+
+class UnheldRecords:
+    """Takes the records of a walk, in order, and remembers what queues lack of them."""
+
+    def __init__(
+        self,
+        queues: Iterable[tuple[QueueKey, QueueEnd]],
+        has_topic: Callable[[str], bool],
+        *,
+        has_light_queues: bool = False,
+        deleted: DeletedTopics = NO_TOPICS,
+    ) -> None:
+        """Say which topics there are, and whether records may be in light queues as well.
+
+        Queues of a topic that was deleted are not missed. That is one which has no queue left and
+        which `has_topic` does not know. Of topics in `deleted`, records of an earlier life are not
+        missed, whatever queues there are.
+        """
+        self._queues = dict(queues)
+        self._has_topic = has_topic
+        self._topics = {key.topic for key in self._queues}
+        self._has_light_queues = has_light_queues
+        self._deleted = deleted
+        self._limits = _limits_by_topic(self._queues)
+        self._seen: set[QueueKey] = set()
+        self.first_offset: int | None = None
+        """Where the first record lies that a queue lacks."""
+        self.gaps: list[QueueKey] = []
+        """Queues that lack messages from before the walk."""
+
+    def add(self, columns: RecordColumns) -> None:
+        """Take the next records."""
+        codes, topics = columns.topics()
+        ends = columns["physical_offset"] + columns["size"]
+        wanted = ends > self._held_up_to(columns["queue_id"], codes, topics)
+        if wanted.any():
+            # The first of each queue is enough.
+            rows = np.flatnonzero(wanted & _enter_queue(columns["sys_flag"]))
+            rows = self._deleted.later_rows(columns, codes, topics, rows)
+            places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].view(np.uint32)
+            for row in rows[np.sort(np.unique(places, return_index=True)[1])].tolist():
+                self._look(columns.message(row))
+        if self._has_light_queues:
+            special = dispatch_columns(columns).traits & Trait.IS_SPECIAL
+            for row in np.flatnonzero(special).tolist():
+                self._look(columns.message(row))
+
+    def _look(self, message: StoredMessage) -> None:
+        """See whether the queues of one message have a unit for it, or a place at their end."""
+        if not flags.enters_queue(message.sys_flag):
+            return
+        end = message.physical_offset + message.store_size
+        for seat in islice(seats_of(message), None if self._has_light_queues else 1):
+            key = seat.key
+            if key in self._seen or key.queue_id < 0 or seat.queue_offset < 0:
+                continue
+            if self._deleted.is_earlier(key.topic, message.physical_offset):
+                continue
+            queue = self._queues.get(key)
+            if queue is not None and end <= queue.max_physical_offset:
+                continue
+            self._pass_over(key)
+            if self.is_deleted(key.topic):
+                continue
+            self._seen.add(key)
+            if self.first_offset is None or message.physical_offset < self.first_offset:
+                self.first_offset = message.physical_offset
+            if seat.queue_offset > (queue.max_offset if queue is not None else 0):
+                self.gaps.append(key)
+
+    def is_deleted(self, topic: str) -> bool:
+        """Tell whether nobody misses queues of a topic."""
+        # Why: the store's own topics and light queues may be in no table.
+        is_own = is_system_topic(topic) or is_lmq(topic)
+        return not (topic in self._topics or is_own or self._has_topic(topic))
+
+    def _pass_over(self, key: QueueKey) -> None:
+        """Let further records of a queue count as held: they tell nothing more."""
+        if key.queue_id >= _QUEUES_MAX:
+            return
+        limits = self._limits.get(key.topic, np.empty(0, np.int64))
+        if key.queue_id >= len(limits):
+            more = np.full(key.queue_id + 1 - len(limits), -1, np.int64)
+            limits = self._limits[key.topic] = np.concatenate([limits, more])
+        limits[key.queue_id] = _ALL
+
+    def _held_up_to(
+        self, queue_ids: npt.NDArray[np.int32], codes: npt.NDArray[np.int32], topics: list[str]
+    ) -> Int64s:
+        """Return for each record where the last record ends that its queue holds."""
+        none = np.empty(0, np.int64)
+        limits = [self._limits.get(topic, none) for topic in topics]
+        counts = np.array([len(limit) for limit in limits], np.int64)
+        starts = np.cumsum(counts) - counts
+        flat = np.concatenate([*limits, np.array([-1], np.int64)])
+        is_known = (queue_ids >= 0) & (queue_ids < counts[codes])
+        held: Int64s = flat[np.where(is_known, starts[codes] + queue_ids, -1)]
+        return held
+
+
+def _limits_by_topic(queues: dict[QueueKey, QueueEnd]) -> dict[str, Int64s]:
+    """Return for each topic how far its queues reach, by their numbers."""
+    numbers: dict[str, dict[int, int]] = {}
+    for key, queue in queues.items():
+        if 0 <= key.queue_id < _QUEUES_MAX:
+            numbers.setdefault(key.topic, {})[key.queue_id] = queue.max_physical_offset
+    limits = {}
+    for topic, found in numbers.items():
+        limits[topic] = np.full(max(found) + 1, -1, np.int64)
+        limits[topic][list(found)] = list(found.values())
+    return limits
+
+
+def _enter_queue(sys_flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    # Both kinds that enter no queue, prepared and rolled back, have this bit.
+    mask: npt.NDArray[np.bool_] = sys_flags & flags.TransactionType.PREPARED == 0
+    return mask

@@ -1,0 +1,1 @@
+"""Counters and timings of a running store."""
