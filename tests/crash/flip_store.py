@@ -11,8 +11,8 @@ from rocketlake import Message
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import layout
 from rocketlake.format.record import Check, StoredMessage, scan
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import DelayOffsets
 from support.manual_clock import ManualClock
 
 SIZES = {
@@ -102,7 +102,7 @@ def write_delay_offsets(root: Path, clock: ManualClock) -> None:
     """Write the progress of delay levels, which a store of so short a life may have or not."""
     for path in (root / "config").glob("delayOffset.json*"):
         path.unlink()
-    book = DelayOffsets.load(Place(PosixFileOps(), clock, root / "config"))
+    book = DelayOffsets.load(TableLocation(PosixFileOps(), clock, root / "config"))
     book.set(18, 0)
     book.persist()
 

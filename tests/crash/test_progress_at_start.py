@@ -10,9 +10,8 @@ import rocketlake
 from rocketlake import Message
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format.timer import TimerCheckpoint
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.delay_offsets import DelayOffsets
-from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import DelayOffsets, LightOffsetBook, OffsetBook
 from support.manual_clock import ManualClock
 
 T0 = 1_700_000_000_000
@@ -35,7 +34,7 @@ def bodies(messages):
 
 
 def place(path):
-    return Place(PosixFileOps(), ManualClock(), path / "config")
+    return TableLocation(PosixFileOps(), ManualClock(), path / "config")
 
 
 def put(store, count, first=0, **fields):

@@ -14,7 +14,7 @@ from rocketlake.errors import StoreError
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import QueueUnit, is_ext_address
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import HALF_TOPIC
 from rocketlake.store.ports import Arrival

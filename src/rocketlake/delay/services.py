@@ -14,8 +14,8 @@ from rocketlake.delay.timer_rules import TimerRules
 from rocketlake.delay.timer_store import TimerStore
 from rocketlake.files.ops import FileOps
 from rocketlake.format import names
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.metadata.timer_metrics import TimerMetrics
 from rocketlake.model.queues import QueueKey
 from rocketlake.store import exit_hook
@@ -42,7 +42,7 @@ class DelayServices:
         self._is_forked = False
         self._forget_fork: Callable[[], None] | None = None
         version = options.compat_version
-        place = Place(ops, clock, root / names.CONFIG, version.is_4x, flush_log=store.sync)
+        place = TableLocation(ops, clock, root / names.CONFIG, version.is_4x, flush_log=store.sync)
         levels = DelayLevels(options.delay_levels_ms)
         usage = Usage()
         rules = LevelRules(

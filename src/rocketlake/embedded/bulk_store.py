@@ -29,8 +29,8 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.format.bulk import BY_KEY, TURN, BulkStop, StagedRow, read_row, row_size
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest
@@ -81,7 +81,7 @@ def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> Sto
         refuse_rocksdb(directory)
         settled = settle_options(directory, choice, kept)
         is_4x = settled.compat_version.is_4x
-        place = Place(ops, SystemClock(), root / names.CONFIG, is_4x=is_4x)
+        place = TableLocation(ops, SystemClock(), root / names.CONFIG, is_4x=is_4x)
         topics = TopicBook.load(place).topics()
     return StorePreview(
         shape=RecordShape.of(settled),

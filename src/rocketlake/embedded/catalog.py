@@ -1,6 +1,6 @@
 """LateCatalog: the topics an engine asks for, from a table that may be read anew."""
 
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.topics import TopicBook
 
 
 class LateCatalog:

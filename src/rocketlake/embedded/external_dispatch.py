@@ -27,8 +27,8 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import names
 from rocketlake.format.queue_unit import UNIT_DTYPE
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import (
@@ -212,7 +212,7 @@ def settle_elsewhere(  # noqa: PLR0913 - what a store is opened with
     values = structs.asdict(settled) if settled is not None else choice.values
     directory, paths = open_dirs(ops, root, log_paths(root, values))
     settled = settled or settle_options(directory, choice, {})
-    place = Place(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
+    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
     engine = MessageStore(Base(directory, paths, settled, clock, catalog))
     elsewhere.attach(Targets(directory, settled, engine.queues, engine.index))

@@ -37,11 +37,10 @@ from rocketlake.errors import ConfigError, StoreClosedError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format import names
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.group_book import GroupBook
-from rocketlake.metadata.groups import SubscriptionGroup
-from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.offsets import LightOffsetBook, OffsetBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store import exit_hook
 from rocketlake.store.assembly import Base
@@ -289,7 +288,7 @@ def _open_shielded(
     root = root.absolute()
     directory, paths = open_dirs(ops, root, log_paths(root, choice.values))
     options = settle_options(directory, choice, opening.kept)
-    place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
+    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
     base = Base(
         directory=directory,
@@ -359,7 +358,7 @@ def _make_parts(
     door: StoreDoor,
     *,
     tables: tuple[TopicBook, SharedFilters],
-    place: Place,
+    place: TableLocation,
     worker: ShieldedWorker,
     delivers: bool,
 ) -> StoreParts:
@@ -402,7 +401,7 @@ def _make_parts(
     )
 
 
-def _make_delay(engine: MessageStore, door: StoreDoor, place: Place) -> DelaySwitch:
+def _make_delay(engine: MessageStore, door: StoreDoor, place: TableLocation) -> DelaySwitch:
     """Make what delays messages; the services deliver while the store takes puts."""
     # Why not the store's own: those of a replica deliver nothing, and its role may change.
     options = structs.replace(engine.options, broker_role=BrokerRole.ASYNC_MASTER)

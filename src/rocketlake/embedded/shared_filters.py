@@ -15,8 +15,8 @@ from typing import Final
 from rocketlake.embedded.selection import Selection
 from rocketlake.embedded.subscription_bits import bloom_of, subscriptions
 from rocketlake.filters.message_filter import SqlMessageFilter, UnitBits
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.filters import FilterBook
 from rocketlake.store.dispatch.filter_bits import FilterBits
 from rocketlake.store.options import StoreOptions
 
@@ -24,13 +24,15 @@ from rocketlake.store.options import StoreOptions
 class SharedFilters:
     """The filters of a store. Thread-safety: any thread may call anything."""
 
-    def __init__(self, place: Place, options: StoreOptions, *, is_outside: bool = False) -> None:
+    def __init__(
+        self, location: TableLocation, options: StoreOptions, *, is_outside: bool = False
+    ) -> None:
         """With `is_outside` a job sets the bits, by the table that it finds; it is left as it is.
 
         Nothing is read before the book is asked for, which the start of a store does under its
         lock.
         """
-        self._place = place
+        self._location = location
         self._is_outside = is_outside
         self._has_bits: Final = options.enable_calc_filter_bit_map and not is_outside
         self._bloom: Final = bloom_of(options)
@@ -47,7 +49,7 @@ class SharedFilters:
         if self._book is None:
             with self._guard:
                 if self._book is None:
-                    book = FilterBook.load(self._place)
+                    book = FilterBook.load(self._location)
                     book.fit(self._bloom)
                     self._book = book
         return self._book
@@ -73,7 +75,7 @@ class SharedFilters:
         book, sql = self.book, wanted.expression
         known = book.get(topic, group)
         # Compat: a client's version is its time. Two consumers of one millisecond both count.
-        version = max(self._place.clock.now_ms(), known.client_version + 1 if known else 0)
+        version = max(self._location.clock.now_ms(), known.client_version + 1 if known else 0)
         book.register(topic, group, sql.expression, version)
         if not self._has_bits:
             return selection

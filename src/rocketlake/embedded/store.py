@@ -25,10 +25,8 @@ from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.topic_registry import TopicDesk, check_topic_words, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
-from rocketlake.metadata.group_book import GroupBook
-from rocketlake.metadata.groups import SubscriptionGroup
-from rocketlake.metadata.offset_book import OffsetBook
-from rocketlake.metadata.offsets import OffsetTable
+from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.offsets import OffsetBook, OffsetTable
 from rocketlake.model.topics import Perm, TopicConfig, retry_topic
 from rocketlake.store import exit_hook
 from rocketlake.store.api import PutReceipt

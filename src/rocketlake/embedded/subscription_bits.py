@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
-from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.filters import FilterBook
 from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
 from rocketlake.store.options import StoreOptions
 

@@ -7,7 +7,7 @@ from rocketlake.delay.switch import DelaySwitch
 from rocketlake.errors import RocketLakeError, StorePoisonedError
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.metadata.book import Book
-from rocketlake.metadata.offset_book import OffsetBook
+from rocketlake.metadata.offsets import OffsetBook
 from rocketlake.model.queues import QueueKey
 
 log = logging.getLogger(__name__)

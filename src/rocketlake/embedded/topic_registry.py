@@ -10,7 +10,7 @@ from rocketlake.embedded.checks import OWN_TOPICS, check_new_topic
 from rocketlake.embedded.routes import Route
 from rocketlake.errors import FileAccessError, StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model import topics as names
 from rocketlake.model.topics import QUEUES_MAX, Perm, TopicConfig, TopicFilterType
 from rocketlake.store.put.field_types import require_number, require_type

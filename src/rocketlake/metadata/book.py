@@ -1,10 +1,10 @@
-"""What all books share: a table in memory, its version, and the way back to its file.
+"""Book: a table in memory that can be changed, its version, and its file.
 
 1. A book is loaded from its file, or from the copy beside it, and starts empty without either.
 2. It is written in the dialect of the reference: fixed members in the order of their names, entries
-   of a table in the order of the file, new ones behind them.
-3. What a file has and we do not know is written as it was read.
-4. A book that speaks of the log has the log flushed between its snapshot and its write.
+   of a table in the order of the file, new ones after them.
+3. Unknown members of a file are written as they were read.
+4. A book whose entries name log positions flushes the log between its snapshot and its write.
 """
 
 import threading
@@ -29,17 +29,17 @@ from rocketlake.metadata.table import DataVersion
 VERSION_NAME: Final = "dataVersion"
 
 
-class Place(Struct, frozen=True):
-    """Where and how a book is kept."""
+class TableLocation(Struct, frozen=True):
+    """Where a table is stored, and in which dialect."""
 
     ops: FileOps
     clock: Clock
     config_dir: Path
     is_4x: bool = False
-    """Write what 4.x writes: members that came later only where the file has them."""
+    """Write as 4.x: members that 5.x added only where the file has them."""
     flush_log: Callable[[], None] = lambda: None
-    """Brings every record that was appended so far to the disk, or raises; nothing to do where no
-    process appends to the log."""
+    """Brings every record appended so far to the disk, or raises; the default is for a log that
+    this process does not append to."""
 
 
 class Book(ABC):
@@ -52,17 +52,18 @@ class Book(ABC):
     as it was written last. A table that `speaks_of_log` names no record that is not on the disk.
     """
 
+    file_name: ClassVar[str]
     speaks_of_log: ClassVar[bool] = False
     """Whether entries name positions of records, such as queue offsets that were consumed."""
 
-    def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
-        self._clock = place.clock
-        self._ops = place.ops
-        self._is_4x = place.is_4x
-        self._flush_log = place.flush_log
-        self.path = place.config_dir / file_name
-        self._members = members  # as read; what is not ours is written again
-        self._version = table.decode_version(members) or DataVersion(0, place.clock.now_ms())
+    def __init__(self, location: TableLocation, members: JsonObject) -> None:
+        self._clock = location.clock
+        self._ops = location.ops
+        self._is_4x = location.is_4x
+        self._flush_log = location.flush_log
+        self.path = location.config_dir / self.file_name
+        self._members = members  # as read; unknown members are written again
+        self._version = table.decode_version(members) or DataVersion(0, location.clock.now_ms())
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._changes = 0
@@ -71,21 +72,16 @@ class Book(ABC):
         self._is_ended = False  # the last write was tried
 
     @classmethod
-    def load(cls, place: Place) -> Self:
+    def load(cls, location: TableLocation) -> Self:
         """Read the table, or its backup; an empty one if there is neither.
 
         Raises:
             StoreError: Neither of the files that are there can be used.
         """
-        name = cls.file_name()
-        make = partial(cls, place, name)
-        loaded = table.load(place.config_dir / name, make, None, ops=place.ops)
-        return make({}) if loaded is None else loaded
-
-    @classmethod
-    @abstractmethod
-    def file_name(cls) -> str:
-        """Return the name of the file."""
+        read = partial(cls, location)
+        path = location.config_dir / cls.file_name
+        loaded = table.load(path, read, None, ops=location.ops)
+        return read({}) if loaded is None else loaded
 
     @property
     def version(self) -> DataVersion:
@@ -126,7 +122,7 @@ class Book(ABC):
             try:
                 self._write()
             except RocketLakeError:
-                # Why: the store is closed all the same, and the file belongs to others then.
+                # Why: the store is closed all the same, and another process may own the file then.
                 self._is_ended = True
                 raise
             self._is_ended = True
@@ -143,9 +139,9 @@ class Book(ABC):
             changes = self._changes
             members = merge(self._members, self._encode())
         if self.speaks_of_log:
-            # Order: snapshot, log, table. Records that the snapshot speaks of were appended
+            # Order: snapshot, log, table. Records that the snapshot names were appended
             # before it was taken, so this flush covers them. With the flush first, a commit
-            # that comes between the two would speak of a record that a power cut still takes.
+            # between the two would name a record that a power cut can still lose.
             self._flush_log()
         write_table(self._ops, self.path, self._dump(members))
         self._written_changes = changes
@@ -153,11 +149,11 @@ class Book(ABC):
 
     @abstractmethod
     def _encode(self) -> JsonObject:
-        """Return the members of the file that are ours, as they are now; the lock is held."""
+        """Return the known members of the file, as they are now; the lock is held."""
 
     @property
     def _has_version(self) -> bool:
-        """Whether the file has a version, which some tables of 4.x have not."""
+        """Whether the file has a version; some tables of 4.x have none."""
         return not self._is_4x or VERSION_NAME in self._members
 
     def _dump(self, members: JsonObject) -> bytes:
@@ -200,7 +196,7 @@ def encode_version(version: DataVersion, *, is_4x: bool) -> JsonObject:
 
 
 def encode_entry(value: Struct, old: JsonObject, later_members: frozenset[str]) -> JsonObject:
-    """Return the JSON of an entry, with what its old one has beside it.
+    """Return the JSON of an entry, with the unknown members of its old one.
 
     `later_members` are left out where they are empty or have their default, and were not there.
     """
@@ -216,7 +212,7 @@ def encode_entry(value: Struct, old: JsonObject, later_members: frozenset[str]) 
 
 
 def _defaults(kind: type[Struct]) -> dict[str, JsonValue]:
-    """Return what members have that nobody set, by their names in the file."""
+    """Return the defaults of the members, by their names in the file."""
     found: dict[str, JsonValue] = {}
     for field in msgspec.structs.fields(kind):
         if field.default is not msgspec.NODEFAULT:

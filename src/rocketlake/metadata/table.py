@@ -1,4 +1,4 @@
-"""What all tables share: their version, the way from JSON to values, and loading."""
+"""What all tables share: version, loading, and conversion from JSON."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def find(
 ) -> LoadedTable[Value]:
     """Read a table from where the broker keeps it: RocksDB, or the file, or the copy beside that.
 
-    What is wrong is told in the result, never raised.
+    Problems are in the result, never raised.
     """
     hidden = None
     try:
@@ -58,11 +58,11 @@ def load(
 ) -> Value | Empty:
     """Read a table, from RocksDB or its file or the copy of that.
 
-    `empty` if there is none, or nothing is in the files. Without the extra that reads RocksDB a
-    table that is there is taken from its file.
+    Returns `empty` if there is none, or the files are empty. Without the extra that reads RocksDB,
+    the file is read even if a database exists.
 
     Raises:
-        StoreError: Something is there, but neither the file nor its backup can be used.
+        StoreError: Neither the file nor its backup can be used.
     """
     loaded = find(path, decode, ops=ops)
     if loaded.hidden is not None:

@@ -1,17 +1,17 @@
-"""TimerMetrics: timermetrics, how many messages of each topic wait for their time.
+"""TimerMetrics: timermetrics, how many messages of each topic wait in the timer.
 
 {"dataVersion": {...}, "timingCount": {topic: {"count": 3, "timeStamp": ms}}}
 """
 
 import re
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
 from rocketlake.format import java_json
 from rocketlake.format.java_json import JsonObject
 from rocketlake.metadata import table
-from rocketlake.metadata.book import VERSION_NAME, Book, Place, encode_entry
+from rocketlake.metadata.book import VERSION_NAME, Book, TableLocation, encode_entry
 
 FILE_NAME: Final = "timermetrics"
 _TABLE: Final = "timingCount"
@@ -26,25 +26,22 @@ class TopicCount(Struct, frozen=True, rename={"timestamp": "timeStamp"}):
 
 
 class TimerMetrics(Book):
-    """Counts of waiting messages by topic. Only shown; nothing depends on them.
+    """Counts of waiting messages by topic, for display only.
 
     Thread-safety: as Book.
     """
 
-    def __init__(self, place: Place, file_name: str, members: JsonObject) -> None:
-        super().__init__(place, file_name, members)
+    file_name: ClassVar[str] = FILE_NAME
+
+    def __init__(self, location: TableLocation, members: JsonObject) -> None:
+        super().__init__(location, members)
         self._counts = {
             topic: table.convert(entry, TopicCount, where)
             for topic, where, entry in table.get_entries(members, _TABLE)
         }
 
-    @classmethod
-    def file_name(cls) -> str:
-        """Return the name of the file."""
-        return FILE_NAME
-
     def add(self, topic: str, count: int) -> None:
-        """Count messages that wait from now on, or less than nothing of those that did."""
+        """Add to the count of waiting messages of a topic; a negative count subtracts."""
         with self._lock:
             old = self._counts.get(topic, TopicCount())
             self._next_version()

@@ -18,13 +18,11 @@ from rocketlake import failpoint
 from rocketlake.clock import SystemClock
 from rocketlake.files.json_file import load_table
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.metadata.book import Book, Place
-from rocketlake.metadata.delay_offsets import DelayOffsets
-from rocketlake.metadata.filter_book import FilterBook
-from rocketlake.metadata.group_book import GroupBook
-from rocketlake.metadata.groups import SubscriptionGroup
-from rocketlake.metadata.offset_book import OffsetBook
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import Book, TableLocation
+from rocketlake.metadata.filters import FilterBook
+from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.offsets import DelayOffsets, OffsetBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import TopicConfig
 from support import forks
 
@@ -39,7 +37,7 @@ TOPICS = 40  # a table of some pages
 class Kind(Struct, frozen=True):
     """A table, how it gets its next state, and which state it is in."""
 
-    load: Callable[[Place], Any]
+    load: Callable[[TableLocation], Any]
     change: Callable[[Any, int], object]
     state: Callable[[Any], int]
 
@@ -94,8 +92,8 @@ KINDS = {
 }
 
 
-def place(root: Path) -> Place:
-    return Place(PosixFileOps(), SystemClock(), root / "config")
+def place(root: Path) -> TableLocation:
+    return TableLocation(PosixFileOps(), SystemClock(), root / "config")
 
 
 def load(kind: Kind, root: Path) -> Book:

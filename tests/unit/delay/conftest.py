@@ -5,7 +5,7 @@ from delay_fakes import MemoryStore
 
 from rocketlake.delay.ports import Usage
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.metadata.book import Place
+from rocketlake.metadata.book import TableLocation
 from support.manual_clock import ManualClock
 
 
@@ -26,4 +26,4 @@ def usage():
 
 @pytest.fixture
 def place(tmp_path, clock, store):
-    return Place(PosixFileOps(), clock, tmp_path / "config", flush_log=lambda: store.sync())  # noqa: PLW0108 - tests replace it
+    return TableLocation(PosixFileOps(), clock, tmp_path / "config", flush_log=lambda: store.sync())  # noqa: PLW0108 - tests replace it

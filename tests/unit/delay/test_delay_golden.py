@@ -17,8 +17,8 @@ from rocketlake.format import layout
 from rocketlake.format.queue_unit import decode_units
 from rocketlake.format.record import scan
 from rocketlake.format.timer import TimerCheckpoint
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.metadata.timer_metrics import TimerMetrics
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
@@ -50,7 +50,7 @@ class Replay:
         self.store = MemoryStore(self.clock, OPTIONS.delay_levels_ms)
         self.store.ends_properties = not golden.case.name.startswith("v4-")
         self.usage = Usage()
-        self.place = Place(PosixFileOps(), self.clock, tmp_path / "config", self.is_4x)
+        self.place = TableLocation(PosixFileOps(), self.clock, tmp_path / "config", self.is_4x)
 
     def set_clock(self, time_ms):
         self.clock.advance_ms(time_ms - self.clock.now_ms())

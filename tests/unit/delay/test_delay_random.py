@@ -11,7 +11,7 @@ from timer_bench import TimerBench
 
 from rocketlake.delay.level_scheduler import LevelRules, LevelScheduler
 from rocketlake.delay.levels import DelayLevels
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.store.api import PutStatus
 
 LEVELS = DelayLevels((1_000, 5_000, 10_000, 30_000))

@@ -9,7 +9,7 @@ from rocketlake.delay.levels import DelayLevels, queue_of
 from rocketlake.errors import StorePoisonedError
 from rocketlake.files.json_file import load_table
 from rocketlake.format.layout import PREFILL_SIZE
-from rocketlake.metadata.delay_offsets import DelayOffsets
+from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.store.api import AppendRequest, PutStatus

@@ -20,9 +20,9 @@ from rocketlake.errors import StoreClosedError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format.record import StoredMessage, crc31, encode_properties, message_properties
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.offset_book import OffsetBook
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import OffsetBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model import properties as names
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
@@ -386,7 +386,7 @@ class Bench:
 def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **options) -> Store:
     """A store whose messages are in memory and whose tables are files."""
     engine = engine or MemoryEngine(**options)
-    place = Place(PosixFileOps(), engine.clock, config_dir)
+    place = TableLocation(PosixFileOps(), engine.clock, config_dir)
     book, offsets = TopicBook.load(place), OffsetBook.load(place)
     worker = ShieldedWorker("store of a test")
     desk = TopicDesk(book, worker, default_queues=engine.options.default_topic_queue_nums)

@@ -12,7 +12,7 @@ import rocketlake
 from rocketlake import Consumer, Message, Store
 from rocketlake.embedded.aio import AsyncConsumer
 from rocketlake.errors import StoreClosedError
-from rocketlake.metadata.offset_book import OffsetBook
+from rocketlake.metadata.offsets import OffsetBook
 
 CALLED = ("get", "queue_bounds", "offset_by_time", "catch_up")
 MOMENTS_MAX = 200

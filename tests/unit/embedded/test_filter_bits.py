@@ -5,13 +5,13 @@ from rocketlake import Message
 from rocketlake.clock import SystemClock
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.filters.bloom import BloomFilter
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.filters import FilterBook
 from rocketlake.model.queues import QueueKey
 
 
 def test_bits_stand_beside_the_units_of_the_topic(tmp_path):
-    place = Place(PosixFileOps(), SystemClock(), tmp_path / "config")
+    place = TableLocation(PosixFileOps(), SystemClock(), tmp_path / "config")
     book = FilterBook.load(place)
     assert book.register("T", "G", "a > 5", 1)
     book.persist()

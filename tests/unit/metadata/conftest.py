@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.metadata.book import Place
+from rocketlake.metadata.book import TableLocation
 from support.manual_clock import ManualClock
 
 TABLES = Path(__file__).parent / "tables"
@@ -19,7 +19,7 @@ def clock():
 
 @pytest.fixture
 def place(tmp_path, clock):
-    return Place(PosixFileOps(), clock, tmp_path / "config")
+    return TableLocation(PosixFileOps(), clock, tmp_path / "config")
 
 
 @pytest.fixture
@@ -29,6 +29,6 @@ def copy_of(tmp_path, clock):
     def copy(name):
         target = tmp_path / name
         shutil.copytree(TABLES / name, target)
-        return Place(PosixFileOps(), clock, target, is_4x=name.startswith("v4"))
+        return TableLocation(PosixFileOps(), clock, target, is_4x=name.startswith("v4"))
 
     return copy

@@ -8,11 +8,10 @@ from rocketlake.clock import SystemClock
 from rocketlake.errors import FileAccessError, StoreClosedError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata import book as book_module
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.group_book import GroupBook
-from rocketlake.metadata.groups import SubscriptionGroup
-from rocketlake.metadata.offset_book import OffsetBook
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.offsets import OffsetBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import TopicConfig
 
 CHANGES = {
@@ -26,7 +25,7 @@ CHANGES = {
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(PosixFileOps(), SystemClock(), tmp_path)
+    return TableLocation(PosixFileOps(), SystemClock(), tmp_path)
 
 
 @pytest.mark.parametrize("kind", CHANGES)

@@ -4,12 +4,10 @@ import pytest
 from msgspec import structs
 
 from rocketlake.errors import StorePoisonedError
-from rocketlake.metadata.delay_offsets import DelayOffsets
-from rocketlake.metadata.group_book import GroupBook
-from rocketlake.metadata.groups import SubscriptionGroup
-from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.offsets import DelayOffsets, LightOffsetBook, OffsetBook
 from rocketlake.metadata.timer_metrics import TimerMetrics
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import TopicConfig
 

@@ -3,7 +3,7 @@ import pytest
 from rocketlake.files.json_file import load_table
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.metadata import filters
-from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.filters import FilterBook
 
 DAY_MS = 24 * 3_600_000
 

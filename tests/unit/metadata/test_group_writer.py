@@ -2,9 +2,9 @@ import pytest
 
 from rocketlake.files.json_file import load_table
 from rocketlake.metadata import groups
-from rocketlake.metadata.group_book import GroupBook
 from rocketlake.metadata.groups import (
     ExponentialRetry,
+    GroupBook,
     GroupSubscription,
     RetryPolicy,
     RetryPolicyType,

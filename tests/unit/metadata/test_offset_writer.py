@@ -4,8 +4,7 @@ import pytest
 
 from rocketlake.files.json_file import load_table
 from rocketlake.metadata import offsets
-from rocketlake.metadata.delay_offsets import DelayOffsets
-from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.metadata.offsets import DelayOffsets, LightOffsetBook, OffsetBook
 
 CASES = ["v5-config", "v4-config"]
 

@@ -6,9 +6,9 @@ from rocketlake.errors import DiskFullError, StoreError
 from rocketlake.files.json_file import load_table
 from rocketlake.format import java_json
 from rocketlake.metadata import topics
-from rocketlake.metadata.book import Place
+from rocketlake.metadata.book import TableLocation
 from rocketlake.metadata.table import DataVersion
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import TopicConfig
 
 CASES = ["v5-config", "v4-config"]
@@ -159,6 +159,6 @@ def test_many_threads_lose_no_topic(place):
         thread.start()
     for thread in threads:
         thread.join()
-    loaded = TopicBook.load(Place(place.ops, place.clock, place.config_dir))
+    loaded = TopicBook.load(TableLocation(place.ops, place.clock, place.config_dir))
     assert len(loaded.topics()) == 80
     assert loaded.version.counter == 80

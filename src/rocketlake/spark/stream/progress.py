@@ -23,8 +23,8 @@ from rocketlake.files.store_dir import StoreDir
 from rocketlake.files.store_lock import StoreLock
 from rocketlake.format import names
 from rocketlake.metadata import offsets as offset_table
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.offset_book import LightOffsetBook, OffsetBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.offsets import LightOffsetBook, OffsetBook
 from rocketlake.spark.stream.offsets import Lane
 from rocketlake.store.disk.traits import refuse_rocksdb_queues
 
@@ -134,27 +134,27 @@ class ProgressKeeper:
             lock.release()
         return True
 
-    def _commit(self, place: Place, ends: Mapping[Lane, int]) -> None:
+    def _commit(self, place: TableLocation, ends: Mapping[Lane, int]) -> None:
         # Why: loaded each time, for others may have written since.
         book = self._load(place)
         for lane, offset in ends.items():
             book.commit(lane.topic, self._group, lane.queue_id, offset)
         book.persist()
 
-    def _load(self, place: Place) -> OffsetBook:
+    def _load(self, place: TableLocation) -> OffsetBook:
         has_light = self._ops.stat(place.config_dir / offset_table.LIGHT_FILE_NAME) is not None
         return _KINDS[has_light].load(place)
 
-    def _store_place(self, broker: str) -> Place | None:
+    def _store_place(self, broker: str) -> TableLocation | None:
         store = self._stores.get(broker)
         if store is None:
             return None
-        return Place(self._ops, self._clock, store.root / names.CONFIG, is_4x=store.is_4x)
+        return TableLocation(self._ops, self._clock, store.root / names.CONFIG, is_4x=store.is_4x)
 
-    def _own_place(self, broker: str) -> Place | None:
+    def _own_place(self, broker: str) -> TableLocation | None:
         if self._own_dir is None:
             return None
-        return Place(self._ops, self._clock, self._own_dir / broker)
+        return TableLocation(self._ops, self._clock, self._own_dir / broker)
 
     def _tell(self, broker: str, text: str) -> None:
         """Log what keeps us from writing, once as long as it is the same."""

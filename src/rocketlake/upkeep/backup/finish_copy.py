@@ -13,8 +13,8 @@ from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.ops import FileOps
 from rocketlake.format import layout, names
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.topic_book import TopicBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.assembly import Base
 from rocketlake.store.disk.file_shape import find_shape
@@ -67,7 +67,7 @@ def settle(
     # A store without an index is not given one, nor one that RocketMQ would not understand.
     has_index = directory.exists(names.INDEX) and "max_hash_slot_num" in kind.options
     options = _options(kind, has_light=has_light, has_index=has_index)
-    place = Place(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
+    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
     catalog = LateCatalog(TopicBook.load(place))
     # Nothing is appended to the log, so its last file needs no space beyond what it holds.
     factory = MappedFileMaker(ops, clock, replace(LOG_FILES, is_sparse=True))

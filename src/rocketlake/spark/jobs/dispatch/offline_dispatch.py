@@ -11,8 +11,8 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
 from rocketlake.format import names
 from rocketlake.metadata import topics as topic_table
-from rocketlake.metadata.book import Place
-from rocketlake.metadata.filter_book import FilterBook
+from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.filters import FilterBook
 from rocketlake.spark.jobs.dispatch.parts import DISPATCH_CHECKS, LogShape, cut
 from rocketlake.spark.jobs.dispatch.run import Results, Runner
 from rocketlake.spark.jobs.dispatch.unit_blocks import PartResult, Rules
@@ -140,5 +140,5 @@ def make_bits(config: Path, options: StoreOptions) -> CustomDispatcher:
     # Imported here: SQL92 needs a grammar, which takes long to import.
     from rocketlake.embedded.subscription_bits import make_filter_bits  # noqa: PLC0415
 
-    place = Place(PosixFileOps(), SystemClock(), config, is_4x=options.compat_version.is_4x)
+    place = TableLocation(PosixFileOps(), SystemClock(), config, is_4x=options.compat_version.is_4x)
     return make_filter_bits(FilterBook.load(place), options)
