@@ -154,7 +154,7 @@ class EngineRun:
         self._hands.run("index-flush")
 
     def feed_pages(self) -> None:
-        self._hands.run("rocketlake-page-feeder")
+        self._hands.run("rocketlake-page-prefetcher")
 
     def reopen(self) -> None:
         self.store.close()

@@ -51,9 +51,9 @@ def test_rows_are_staged_the_same(values, shape):
     assert encode(native, values, shape) == encode(pure, values, shape)
 
 
-def append(kernel, data, lanes, offsets, *, at=3, room=600, position=0, with_crc=False, place=77):
+def append(kernel, data, routes, offsets, *, at=3, room=600, position=0, with_crc=False, place=77):
     buffer = bytearray(b"." * room)
-    table = np.array(lanes, np.int64).reshape(-1, 4)
+    table = np.array(routes, np.int64).reshape(-1, 4)
     slots = np.array(offsets, np.int64)
     try:
         done = kernel.append_rows(buffer, at, data, position, table, slots, place, 99, with_crc)
@@ -62,7 +62,7 @@ def append(kernel, data, lanes, offsets, *, at=3, room=600, position=0, with_crc
     return done, bytes(buffer), table.tolist(), slots.tolist()
 
 
-lane = st.tuples(
+route = st.tuples(
     st.sampled_from([0, 2, 4, -1, 9, (1 << 63) - 1]),
     st.sampled_from([0, 1, 2, 2, 3, -1]),
     st.sampled_from([0, 1, 5, -1]),
@@ -73,17 +73,17 @@ lane = st.tuples(
 @given(
     st.lists(rows, max_size=6),
     shapes,
-    st.lists(lane, max_size=3),
+    st.lists(route, max_size=3),
     st.lists(i64, max_size=6),
     st.integers(-1, 700),
     st.booleans(),
     i64,
 )
-def test_rows_are_appended_the_same(values, shape, lanes, offsets, room, with_crc, place):
+def test_rows_are_appended_the_same(values, shape, routes, offsets, room, with_crc, place):
     data = encode(pure, [(*v[:2], max(v[2], 0) % 3, *v[3:]) for v in values], shape)
     options = {"room": max(room, 0), "at": min(room, 3), "with_crc": with_crc, "place": place}
-    assert append(native, data, lanes, offsets, **options) == append(
-        pure, data, lanes, offsets, **options
+    assert append(native, data, routes, offsets, **options) == append(
+        pure, data, routes, offsets, **options
     )
 
 
@@ -94,11 +94,11 @@ def test_garbage_is_answered_the_same(values, data):
     for _ in range(data.draw(st.integers(0, 3))):
         good[data.draw(st.integers(0, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     cut = bytes(good[: data.draw(st.integers(0, len(good)))])
-    lanes, slots = [(0, 2, 1, 0), (2, 3, 0, 0), (5, 1, 0, 0)], [10, 20, 30, 40, 50, 60]
+    routes, slots = [(0, 2, 1, 0), (2, 3, 0, 0), (5, 1, 0, 0)], [10, 20, 30, 40, 50, 60]
     with_crc = data.draw(st.booleans())
     position = data.draw(st.integers(-1, 20))
     answers = [
-        append(kernel, cut, lanes, slots, with_crc=with_crc, position=position)
+        append(kernel, cut, routes, slots, with_crc=with_crc, position=position)
         for kernel in (pure, native)
     ]
     assert answers[0] == answers[1]
@@ -108,8 +108,10 @@ def test_garbage_is_answered_the_same(values, data):
 def test_rows_take_turns_follow_keys_and_are_sealed(kernel):
     values = [(b"b%d" % i, b"", 0, -1, 0) for i in range(5)] + [(b"key", b"", 1, -2, -7)]
     data = encode(kernel, values, (bytes(8), bytes(8), True, True))
-    lanes, slots = [(0, 3, 2, 0), (3, 4, 0, 0)], [100, 200, 300, 0, 0, 0, 4]
-    done, written, lanes, slots = append(kernel, data, lanes, slots, at=0, with_crc=True, room=4096)
+    routes, slots = [(0, 3, 2, 0), (3, 4, 0, 0)], [100, 200, 300, 0, 0, 0, 4]
+    done, written, routes, slots = append(
+        kernel, data, routes, slots, at=0, with_crc=True, room=4096
+    )
     assert done == (BulkStop.DONE, 6, len(data), len(data))
     found = scan(
         written[: len(data)],
@@ -120,5 +122,5 @@ def test_rows_take_turns_follow_keys_and_are_sealed(kernel):
     assert found["queue_offset"].tolist() == [300, 100, 200, 301, 101, 4]
     assert found["store_timestamp"].tolist() == [99] * 6
     assert slots == [102, 201, 302, 0, 0, 0, 5]
-    assert [lane[2] for lane in lanes] == [1, 0]
-    assert sum(lane[3] for lane in lanes) == len(data)
+    assert [route[2] for route in routes] == [1, 0]
+    assert sum(route[3] for route in routes) == len(data)

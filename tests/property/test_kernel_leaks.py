@@ -105,7 +105,7 @@ beyond = memoryview(array.array("i", [0, -1, 0, 1, 7, -1, 0, 1])).cast("B").cast
 columns = (bytes(6000), at_each, b"", none_each)
 shape = ([b"T"], [1], 0, host, host, True, True)
 staged = native.encode_rows(*columns, pair, *shape)
-lane = memoryview(array.array("q", [0, 2, 0, 0])).cast("B").cast("q", [1, 4])
+route = memoryview(array.array("q", [0, 2, 0, 0])).cast("B").cast("q", [1, 4])
 slots = array.array("q", [0, 0])
 
 def refused(function, *arguments):
@@ -150,9 +150,9 @@ CALLS = {
         native.append_batch, room, 0, [message, wrong], frame, 0, 0, 0, 0),
     "encode_rows": lambda: native.encode_rows(*columns, pair, *shape),
     "encode_rows refused": lambda: refused(native.encode_rows, *columns, beyond, *shape),
-    "append_rows": lambda: native.append_rows(room, 0, staged, 0, lane, slots, 0, 0, True),
+    "append_rows": lambda: native.append_rows(room, 0, staged, 0, route, slots, 0, 0, True),
     "append_rows refused": lambda: refused(
-        native.append_rows, room, 0, staged, -1, lane, slots, 0, 0, True),
+        native.append_rows, room, 0, staged, -1, route, slots, 0, 0, True),
     "are_inert": lambda: native.are_inert([message, message]),
     "are_inert refused": lambda: native.are_inert([message, wrong]),
     "set_together": lambda: native.set_together(((slot, "next_offset", 0),)),

@@ -68,7 +68,7 @@ TRACED = (
     *(BlockedPut.wait, BlockedPut.tell),
     *(MappedFileQueue.commit, MappedFileQueue.flush, MappedFileQueue._note_advance),
     *(CommitLog.note_readable, CommitLog.set_confirm_offset, CommitLog.confirm_offset),
-    *(Durability.wake, Durability.settle, Durability.settle_later),
+    *(Durability.wake, Durability.wait_durable, Durability.complete_when_durable),
     *(Putter.put_plain, Putter.put_plain_async),
     *(Division.listening, Division.wait, Division.ring, Division.is_awaited, Groups.arrived),
     *(Consumer._await_ready, Consumer.look, Consumer.poll),

@@ -15,7 +15,7 @@ from rocketlake.format.record import Check, StopReason, StoredMessage, scan
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
 from rocketlake.store.log.commit_log import CommitLog
-from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.log.topic_routes import TopicRoutes
 
 _MAGICS: Final = (layout.MAGIC_V1, layout.MAGIC_V2)
 _I32: Final = Layout(">i")
@@ -41,35 +41,37 @@ class LogMatcher:
         self.is_over = False
         """Whether a row was not there."""
 
-    def pass_over(self, records: memoryview, position: int, lanes: Lanes) -> tuple[int, int]:
+    def pass_over(self, records: memoryview, position: int, routes: TopicRoutes) -> tuple[int, int]:
         """Return how many rows are in the log, one after the other, and where the next begins.
 
-        The turns of the lanes move on as they did when the rows were appended.
+        The turns of the routes move on as they did when the rows were appended.
         """
         count = 0
         while position < len(records) and not self.is_over:
             found = next(self._records, None)
             size = row_size(records, position)
             staged = records[position : position + size]
-            if found is None or not self._is_same(staged, found, lanes):
+            if found is None or not self._is_same(staged, found, routes):
                 self.is_over = True
                 break
             position, count = position + size, count + 1
         return count, position
 
-    def _is_same(self, staged: memoryview, found: bytes, lanes: Lanes) -> bool:
-        lane = _lane_of(staged)
-        if lane is not None and lanes.lanes[lane].slots:
-            return self._is_same_record(staged, found, lane, lanes)
+    def _is_same(self, staged: memoryview, found: bytes, routes: TopicRoutes) -> bool:
+        route = _route_of(staged)
+        if route is not None and routes.routes[route].slots:
+            return self._is_same_record(staged, found, route, routes)
         row = read_row(staged, 0)
-        before = lanes.table[row.lane].copy()
-        queue = queue_of(row, lanes)
+        before = routes.table[row.route].copy()
+        queue = queue_of(row, routes)
         is_same = _is_same_message(row, queue, scan(found, rows_max=1).columns.message(0))
         if not is_same:
-            lanes.table[row.lane] = before
+            routes.table[row.route] = before
         return is_same
 
-    def _is_same_record(self, staged: memoryview, found: bytes, lane: int, lanes: Lanes) -> bool:
+    def _is_same_record(
+        self, staged: memoryview, found: bytes, route: int, routes: TopicRoutes
+    ) -> bool:
         flags = _I32.unpack_from(staged, layout.RECORD_SYS_FLAG_AT)[0]
         born_size = layout.HOST_V6_SIZE if flags & _V6 else layout.HOST_V4_SIZE
         time_at = layout.RECORD_BORN_HOST_AT + born_size
@@ -79,30 +81,30 @@ class LogMatcher:
             len(staged) == len(found)
             and staged[: layout.RECORD_QUEUE_ID_AT] == found[: layout.RECORD_QUEUE_ID_AT]
             and _I32.unpack_from(found, layout.RECORD_QUEUE_ID_AT)[0]
-            == _queue_of(staged, wanted, lane, lanes)
+            == _queue_of(staged, wanted, route, routes)
             and staged[_FLAG] == found[_FLAG]
             and staged[layout.RECORD_SYS_FLAG_AT : time_at]
             == found[layout.RECORD_SYS_FLAG_AT : time_at]
             and staged[time_at + 8 : end] == found[time_at + 8 : end]
         )
         if is_same and wanted == TURN:
-            lanes.turn(lane, lanes.lanes[lane].queue_count)
+            routes.turn(route, routes.routes[route].queue_count)
         return is_same
 
 
-def _lane_of(staged: memoryview) -> int | None:
-    """Return the lane of a staged record; None for a message."""
+def _route_of(staged: memoryview) -> int | None:
+    """Return the route of a staged record; None for a message."""
     if _I32.unpack_from(staged, layout.RECORD_MAGIC_AT)[0] not in _MAGICS:
         return None
     return int(_I64.unpack_from(staged, layout.RECORD_QUEUE_OFFSET_AT)[0])
 
 
-def _queue_of(staged: memoryview, wanted: int, lane: int, lanes: Lanes) -> int:
+def _queue_of(staged: memoryview, wanted: int, route: int, routes: TopicRoutes) -> int:
     if wanted == TURN:
-        return lanes.turns[lane]
+        return routes.turns[route]
     if wanted == BY_KEY:
         key_hash: int = _I32.unpack_from(staged, layout.RECORD_PHYSICAL_OFFSET_AT + 4)[0]
-        return abs(key_hash) % lanes.lanes[lane].queue_count
+        return abs(key_hash) % routes.routes[route].queue_count
     return wanted
 
 

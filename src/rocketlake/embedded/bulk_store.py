@@ -35,7 +35,7 @@ from rocketlake.model.hashes import java_hash
 from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest
 from rocketlake.store.disk.traits import refuse_rocksdb
-from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.log.topic_routes import TopicRoutes
 from rocketlake.store.options import Choice, StoreOptions
 from rocketlake.store.put.record_shape import RecordShape
 
@@ -43,7 +43,7 @@ from rocketlake.store.put.record_shape import RecordShape
 _FLUSH_STEP: Final = 32 << 20
 
 
-class LanePlan(Struct, frozen=True):
+class RoutePlan(Struct, frozen=True):
     """A topic of staged records, how many queues it is to have, and whose turn it is."""
 
     topic: str
@@ -144,8 +144,8 @@ class BulkStore(Closing):
 
     # --- topics --------------------------------------------------------------------------------
 
-    def plan_lane(self, topic: str) -> LanePlan:
-        """Return the lane of a topic; one that is not there is described, and not made.
+    def plan_route(self, topic: str) -> RoutePlan:
+        """Return the route of a topic; one that is not there is described, and not made.
 
         Raises:
             ValueError: the topic may not be written, or there is none and none may be made.
@@ -160,7 +160,7 @@ class BulkStore(Closing):
                     f"there is no topic {topic!r}, and autoCreateTopicEnable is off; make it with"
                     f" create_topic({topic!r})"
                 )
-            return LanePlan(topic, self._desk.make_config(topic).write_queue_count, 0, is_new=True)
+            return RoutePlan(topic, self._desk.make_config(topic).write_queue_count, 0, is_new=True)
         if topic not in self._desk.routes:
             raise ValueError(
                 f"topic {topic!r} may not be written (perm {known.perm},"
@@ -168,10 +168,10 @@ class BulkStore(Closing):
                 f" update_topic({topic!r}, writable=True) allows it"
             )
         count = known.write_queue_count
-        return LanePlan(topic, count, self.core.bulk.lane(topic, count).turn)
+        return RoutePlan(topic, count, self.core.bulk.route(topic, count).turn)
 
-    def make_lanes(self, plans: Sequence[LanePlan]) -> Lanes:
-        """Make the topics that are not there, and the lanes of all.
+    def make_routes(self, plans: Sequence[RoutePlan]) -> TopicRoutes:
+        """Make the topics that are not there, and the routes of all.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -180,15 +180,15 @@ class BulkStore(Closing):
         for plan in plans:
             if not is_system_topic(plan.topic):
                 self._desk.register(self._desk.make_config(plan.topic))
-        lanes = [self.core.bulk.lane(p.topic, p.queue_count, p.turn) for p in plans]
+        routes = [self.core.bulk.route(p.topic, p.queue_count, p.turn) for p in plans]
         if self._is_wrapped:
             # Why: plug-ins want to see every message.
-            lanes = [replace(lane, slots=()) for lane in lanes]
-        return Lanes(lanes)
+            routes = [replace(route, slots=()) for route in routes]
+        return TopicRoutes(routes)
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(self, records: bytes | memoryview, lanes: Lanes, position: int = 0) -> int:
+    def append(self, records: bytes | memoryview, routes: TopicRoutes, position: int = 0) -> int:
         """Append staged records from a position on; return how many there were.
 
         Raises:
@@ -203,20 +203,20 @@ class BulkStore(Closing):
             self.core.flush_soon()
         while position < len(records):
             failpoint.hit("piece.before")
-            done = self.core.bulk.append(records, position, lanes)
+            done = self.core.bulk.append(records, position, routes)
             position, count = done.position, count + done.count
             if done.stop is BulkStop.BAD:
                 raise StoreError(f"what is staged at {position} cannot be appended")
             if done.stop is BulkStop.BY_HAND:
-                self._put(read_row(records, position), lanes)
+                self._put(read_row(records, position), routes)
                 position, count = position + row_size(records, position), count + 1
             failpoint.hit("piece.after")
         return count
 
-    def _put(self, row: StagedRow, lanes: Lanes) -> None:
+    def _put(self, row: StagedRow, routes: TopicRoutes) -> None:
         request = AppendRequest(
             message=replace(row.message, wait=False),
-            queue_id=queue_of(row, lanes),
+            queue_id=queue_of(row, routes),
             born_timestamp=row.born_timestamp,
             born_host=self.shape.endpoint,
         )
@@ -226,11 +226,11 @@ class BulkStore(Closing):
             raise put_failure(receipt, self.store.path, row.message.topic)
 
 
-def queue_of(row: StagedRow, lanes: Lanes) -> int:
+def queue_of(row: StagedRow, routes: TopicRoutes) -> int:
     """Return the queue of a row that is put by hand; whose turn it was, it is no more."""
-    count = lanes.lanes[row.lane].queue_count
+    count = routes.routes[row.route].queue_count
     if row.queue_id == TURN:
-        return lanes.turn(row.lane, count)
+        return routes.turn(row.route, count)
     if row.queue_id == BY_KEY:
         key_hash = row.key_hash
         if key_hash is None:

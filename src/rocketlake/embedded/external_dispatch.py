@@ -217,7 +217,7 @@ def settle_elsewhere(  # noqa: PLR0913 - what a store is opened with
     engine = MessageStore(Base(directory, paths, settled, clock, catalog))
     elsewhere.attach(Targets(directory, settled, engine.queues, engine.index))
     engine.dispatch_elsewhere(elsewhere.prepare, elsewhere.dispatch_range)
-    return engine.settle()
+    return engine.recover_and_close()
 
 
 def _read_options(options: StoreOptions) -> ReadOptions:

@@ -314,9 +314,9 @@ class MappedFile(HeldResource):
         self.allocated = min(self.allocated, position)
         self._owes_zeros = True
 
-    def retire(self, patience_s: float) -> None:
+    def retire(self, timeout_s: float) -> None:
         """Wait until the file has no holders any more, but not for ever, and let it go."""
-        for _ in range(round(patience_s / _LOOK_S)):
+        for _ in range(round(timeout_s / _LOOK_S)):
             if self.shutdown(_NEVER_MS):
                 return
             sleep(_LOOK_S)

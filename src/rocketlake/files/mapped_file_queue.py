@@ -266,10 +266,10 @@ class MappedFileQueue:
 
     # --- cutting and deleting --------------------------------------------------------------------
 
-    def truncate(self, offset: int, *, is_late: bool = False, patience_s: float = 0.0) -> None:
+    def truncate(self, offset: int, *, is_late: bool = False, timeout_s: float = 0.0) -> None:
         """Make an offset the end: later files are removed, later bytes become zeros, on the disk.
 
-        With `is_late` that comes before the next append, with `patience_s` when readers are gone.
+        With `is_late` that comes before the next append, with `timeout_s` when readers are gone.
 
         Raises:
             FlushFailedError: the zeros may not be on the disk.
@@ -278,8 +278,8 @@ class MappedFileQueue:
             while self.files and self.files[-1].base_offset > offset:
                 self._drop(self.files[-1], _TRUNCATE_FORCE_MS)
             if self.files and offset < self.files[-1].base_offset + self.files[-1].wrote:
-                if patience_s:
-                    self._succeed_last(offset - self.files[-1].base_offset, patience_s)
+                if timeout_s:
+                    self._succeed_last(offset - self.files[-1].base_offset, timeout_s)
                 elif is_late:
                     self.files[-1].end_at(offset - self.files[-1].base_offset)
                 else:
@@ -466,7 +466,7 @@ class MappedFileQueue:
             file.is_first = not self.files
             self.files = (*self.files, file)
 
-    def _succeed_last(self, position: int, patience_s: float) -> None:
+    def _succeed_last(self, position: int, timeout_s: float) -> None:
         before = self.files[-1]
         failpoint.hit("truncate.before")
         before.commit(0)
@@ -475,7 +475,7 @@ class MappedFileQueue:
         last.end_at(position)
         last.is_first = before.is_first
         self.files = (*self.files[:-1], last)
-        before.retire(patience_s)
+        before.retire(timeout_s)
         self._prepare(last)
         failpoint.hit("truncate.after")
 

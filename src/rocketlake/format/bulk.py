@@ -8,7 +8,7 @@ appended travel among them as messages:
 | 0 | i32 | size of all of it |
 | 4 | i32 | MAGIC_ROW |
 | 8 | i64 | born timestamp |
-| 16 | i32 | lane |
+| 16 | i32 | route |
 | 20 | i32 | queue id, -1 or -2 |
 | 24 | | the message, as MessagePack |
 """
@@ -60,7 +60,7 @@ class StagedRow(Struct, frozen=True):
 
     message: Message
     born_timestamp: int
-    lane: int
+    route: int
     queue_id: int
     """A queue, `TURN` or `BY_KEY`."""
     key_hash: int | None = None
@@ -83,7 +83,7 @@ def row_size(records: Buffer, position: int) -> int:
 def pack_row(row: StagedRow) -> bytes:
     """Return a row that is put by hand, as it travels."""
     data = msgspec.msgpack.encode(row.message)
-    head = _ROW.pack(_ROW.size + len(data), MAGIC_ROW, row.born_timestamp, row.lane, row.queue_id)
+    head = _ROW.pack(_ROW.size + len(data), MAGIC_ROW, row.born_timestamp, row.route, row.queue_id)
     return head + data
 
 
@@ -99,8 +99,8 @@ def read_row(records: Buffer, position: int) -> StagedRow:
         return _read_record(data)
     if size < _ROW.size or _HEAD.unpack_from(data)[1] != MAGIC_ROW:
         raise ValueError(f"nothing known is staged at {position}")
-    _, _, born, lane, queue_id = _ROW.unpack_from(data)
-    return StagedRow(_decoder.decode(data[_ROW.size :]), born, lane, queue_id)
+    _, _, born, route, queue_id = _ROW.unpack_from(data)
+    return StagedRow(_decoder.decode(data[_ROW.size :]), born, route, queue_id)
 
 
 def _read_record(data: bytes) -> StagedRow:
@@ -120,8 +120,8 @@ def _read_record(data: bytes) -> StagedRow:
         properties=properties,
         flag=stored.flag,
     )
-    lane, key_hash = _PLACES.unpack_from(data, layout.RECORD_QUEUE_OFFSET_AT)
-    return StagedRow(message, stored.born_timestamp, lane, stored.queue_id, key_hash)
+    route, key_hash = _PLACES.unpack_from(data, layout.RECORD_QUEUE_OFFSET_AT)
+    return StagedRow(message, stored.born_timestamp, route, stored.queue_id, key_hash)
 
 
 def _take_last(properties: dict[str, str], name: str) -> str | None:

@@ -27,17 +27,17 @@ from rocketlake.store.index.catch_up import IndexCatchUp
 from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.index.index_file import IndexShape
 from rocketlake.store.log.commit_log import CommitLog
-from rocketlake.store.log.page_prefetcher import PageFeeder
+from rocketlake.store.log.page_prefetcher import PagePrefetcher
 from rocketlake.store.log.queue_offsets import QueueOffsets
 from rocketlake.store.options import FlushMode, StoreOptions
 from rocketlake.store.ports import TopicCatalog
-from rocketlake.store.put.durability import Durability, Patience
+from rocketlake.store.put.durability import Durability, PutTimeouts
 from rocketlake.store.put.flush import (
     BufferCommit,
+    FlushSchedule,
     GroupCommit,
     PeriodicFlush,
     Poison,
-    Rhythm,
     StepTimes,
 )
 from rocketlake.store.put.putter import PutParts, Putter
@@ -86,7 +86,7 @@ class LogParts(Struct, frozen=True):
     files: MappedFileQueue
     preallocator: Preallocator
     pool: WriteBufferPool | None
-    feeder: PageFeeder
+    prefetcher: PagePrefetcher
     poison: Poison
     flusher: GroupCommit | PeriodicFlush
     commit: BufferCommit | None
@@ -185,7 +185,7 @@ def assemble(base: Base) -> Parts:
 
 def _follow_rolls(log_parts: LogParts, retention: Retention, queue_flush: QueueFlush) -> None:
     def roll(file: MappedFile) -> None:
-        log_parts.feeder.roll(file)
+        log_parts.prefetcher.roll(file)
         retention.wakeup()  # a file more may be one too many
         queue_flush.note_roll()
 
@@ -223,13 +223,13 @@ def make_log(
     poison = Poison(on_taken=lambda: flags.mark(RunningFlag.NOT_WRITEABLE))
     is_sync = options.flush_disk_type is FlushMode.SYNC_FLUSH
     is_synced = is_sync and pool is None
-    feeder = PageFeeder(files, on_failed=poison.take if is_synced else None)
+    prefetcher = PagePrefetcher(files, on_failed=poison.take if is_synced else None)
     log = CommitLog(
         files,
         clock,
         reads_ahead=options.data_read_ahead_enable,
         is_synced=is_synced,
-        on_ahead=feeder.wakeup,
+        on_ahead=prefetcher.wakeup,
     )
     if not options.read_un_committed:
         if options.duplication_enable:
@@ -240,14 +240,14 @@ def make_log(
     flusher.times = StepTimes(stats.flush.add, stats.commit.add)
     commit = None
     if pool is not None:
-        rhythm = Rhythm.of_ms(
+        schedule = FlushSchedule.of_ms(
             options.commit_interval_commit_log,
             options.commit_commit_log_thorough_interval,
             options.commit_commit_log_least_pages,
         )
-        commit = BufferCommit(files, flusher.wakeup, rhythm=rhythm, clock=clock)
+        commit = BufferCommit(files, flusher.wakeup, schedule=schedule, clock=clock)
         commit.times = flusher.times
-    return LogParts(log, files, preallocator, pool, feeder, poison, flusher, commit)
+    return LogParts(log, files, preallocator, pool, prefetcher, poison, flusher, commit)
 
 
 def _warm_up(options: StoreOptions) -> WarmUp | None:
@@ -267,14 +267,14 @@ def _make_flusher(
 
     if options.flush_disk_type is FlushMode.SYNC_FLUSH:
         return GroupCommit(files, poison, note_flush)
-    rhythm = Rhythm.of_ms(
+    schedule = FlushSchedule.of_ms(
         options.flush_interval_commit_log,
         options.flush_commit_log_thorough_interval,
         options.flush_commit_log_least_pages,
     )
     return PeriodicFlush(
         *(files, poison, note_flush),
-        rhythm=rhythm,
+        schedule=schedule,
         clock=base.clock,
         is_timed=options.flush_commit_log_timed,
     )
@@ -357,7 +357,7 @@ def _make_queue_flush(
         queues,
         reached,
         save,
-        rhythm=Rhythm.of_ms(
+        schedule=FlushSchedule.of_ms(
             options.flush_interval_consume_queue,
             options.flush_consume_queue_thorough_interval,
             options.flush_consume_queue_least_pages,
@@ -374,7 +374,7 @@ def _make_retention(
 ) -> Retention:
     options = base.options
 
-    def settle() -> None:
+    def flush_and_dispatch() -> None:
         log_parts.flusher.flush_all()
         dispatcher.catch_up(log_parts.files.flushed_where)
 
@@ -388,7 +388,7 @@ def _make_retention(
         index=index,
         flags=flags,
         dispatched=dispatcher.reach,
-        settle=settle,
+        flush_and_dispatch=flush_and_dispatch,
         forget_expired=deleted.forget_expired,
     )
     disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
@@ -409,5 +409,5 @@ def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) ->
         group_commit=log_parts.group_commit,
         dispatch=dispatcher,
         wake_more=second,
-        patience=Patience(options.sync_flush_timeout, options.slave_timeout),
+        timeouts=PutTimeouts(options.sync_flush_timeout, options.slave_timeout),
     )

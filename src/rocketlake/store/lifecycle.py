@@ -42,7 +42,7 @@ _QUEUE_WAY_OUT: Final = (
 )
 _INDEX_WAY_OUT: Final = "Remove the file: its keys are indexed again from the log"
 
-_JOB_PATIENCE_S: Final = 15.0
+_JOB_TIMEOUT_S: Final = 15.0
 _JOB_WAY_OUT: Final = (
     'a dispatch job writes the queues: stop it first, or open the store with dispatch="external"'
 )
@@ -116,7 +116,7 @@ class StoreLife:
         self._forget_fork = exit_hook.on_fork(self._note_fork)
         return report
 
-    def settle(self, on_progress: Progress | None = None) -> RecoveryReport:
+    def recover_and_close(self, on_progress: Progress | None = None) -> RecoveryReport:
         """Recover, bring everything to disk and let go: nothing is started, no put is taken.
 
         Raises:
@@ -124,11 +124,11 @@ class StoreLife:
             RocketLakeError: the files cannot be used, or something could not be brought to disk.
         """
         try:
-            return self._worker.run(lambda: self._settle(on_progress))
+            return self._worker.run(lambda: self._recover_and_close(on_progress))
         finally:
             self._worker.end()
 
-    def _settle(self, on_progress: Progress | None) -> RecoveryReport:
+    def _recover_and_close(self, on_progress: Progress | None) -> RecoveryReport:
         self._acquire()
         try:
             report = self._recover(on_progress, may_defer=False)
@@ -151,17 +151,17 @@ class StoreLife:
         for path in self._log_dirs:
             self._base.ops.mkdirs(path)
         # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
-        patience_s = _JOB_PATIENCE_S if is_outside and handshake.job is not None else 0.0
-        if patience_s:
-            acquire_within(self._lock, patience_s, "")
+        timeout_s = _JOB_TIMEOUT_S if is_outside and handshake.job is not None else 0.0
+        if timeout_s:
+            acquire_within(self._lock, timeout_s, "")
         else:
             self._lock.acquire()
         if not is_outside and not handshake.exists:
             return  # no job can have been here: it would find this store open, and nothing said
         try:
             self._dispatch_lock = handshake.dispatch_lock()
-            patience_s = _JOB_PATIENCE_S if is_outside else 0.0
-            acquire_within(self._dispatch_lock, patience_s, _JOB_WAY_OUT)
+            timeout_s = _JOB_TIMEOUT_S if is_outside else 0.0
+            acquire_within(self._dispatch_lock, timeout_s, _JOB_WAY_OUT)
             handshake.forget()
         except BaseException:
             self._dispatch_lock = None
@@ -259,7 +259,7 @@ class StoreLife:
             parts.dispatcher,
             *late,
             parts.queue_flush,
-            log_parts.feeder,
+            log_parts.prefetcher,
             log_parts.preallocator,
             parts.sampler,
         ]

@@ -98,14 +98,14 @@ class MessageStore(ReplicationDoor, Closing):
         exit_hook.register(self)
         return self
 
-    def settle(self, on_progress: Progress | None = None) -> "RecoveryReport":
+    def recover_and_close(self, on_progress: Progress | None = None) -> "RecoveryReport":
         """Recover a store and leave it cleanly closed; in place of `start`, for copies.
 
         Raises:
             StoreLockedError: another process, or this one, has the store open.
             RocketLakeError: the files cannot be used, or something could not be brought to disk.
         """
-        self.recovery = self._life.settle(on_progress)
+        self.recovery = self._life.recover_and_close(on_progress)
         return self.recovery
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ class RoleChange:
             self._become_primary(role)
         else:
             self._parts.role.broker_role = role
-            self._parts.putter.settle_gate()
+            self._parts.putter.update_gate()
         log.info("role changed from=%s to=%s", before, role)
 
     def _become_replica(self) -> None:
@@ -79,7 +79,7 @@ class RoleChange:
         # Order: services that put are told first, so that they end by themselves.
         self._tell(is_replica=True)
         parts.role.broker_role = BrokerRole.SLAVE
-        parts.putter.settle_gate()
+        parts.putter.update_gate()
         if not parts.role.takes_puts:
             parts.log.refuse_puts(REPLICA_REFUSAL)
         parts.raw_appender.resume()
@@ -105,7 +105,7 @@ class RoleChange:
             raise
         parts.role.broker_role = role
         parts.log.refuse_puts(None)
-        parts.putter.settle_gate()
+        parts.putter.update_gate()
         self._follow()
         self._tell(is_replica=False)
 

@@ -29,7 +29,7 @@ from rocketlake.store.recovery.log_walk import plain_firsts, viewed
 log = logging.getLogger(__name__)
 
 _FILES_MAX: Final = 2
-_PATIENCE_S: Final = 10.0
+_READERS_TIMEOUT_S: Final = 10.0
 _ROWS_MAX: Final = 32_768
 
 
@@ -150,7 +150,7 @@ class Truncation:
             parts.queues.truncate(offset)
         self._cut_index()
         parts.log_parts.preallocator.discard()
-        parts.log.cut(offset, patience_s=_PATIENCE_S)
+        parts.log.cut(offset, timeout_s=_READERS_TIMEOUT_S)
         parts.raw_appender.forget()
         files = parts.log_parts.files
         files.store_timestamp = self._timestamp

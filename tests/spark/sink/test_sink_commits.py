@@ -240,11 +240,11 @@ def test_sweeper_keeps_what_an_intent_names(tmp_path: Path) -> None:
 def test_bulk_store_refuses_what_a_put_would(tmp_path: Path) -> None:
     with open_bulk(tmp_path / "s") as store:
         with pytest.raises(ValueError, match="characters that are not allowed"):
-            store.plan_lane("a b")
+            store.plan_route("a b")
         store.store.create_topic("closed", 2)
         store.store.update_topic("closed", writable=False)
         with pytest.raises(ValueError, match="may not be written"):
-            store.plan_lane("closed")
+            store.plan_route("closed")
 
 
 @pytest.mark.parametrize("seed", range(3))

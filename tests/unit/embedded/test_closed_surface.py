@@ -16,10 +16,10 @@ from embedded_fakes import WAIT_S
 import rocketlake
 from rocketlake import Message, ReadOnlyStore, Store, StoreClosedError
 from rocketlake.embedded.aio import AsyncConsumer, AsyncStore
-from rocketlake.embedded.bulk_store import BulkStore, LanePlan, open_bulk
+from rocketlake.embedded.bulk_store import BulkStore, RoutePlan, open_bulk
 from rocketlake.embedded.consumer.consumer import Consumer
 from rocketlake.store.api import AppendRequest, GetRequest
-from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.log.topic_routes import TopicRoutes
 from rocketlake.store.options import BrokerRole
 from support import forks
 from support.golden import sha256
@@ -87,9 +87,9 @@ ASYNC_CONSUMER: dict[str, Call] = {name: CONSUMER[name] for name in ("poll", "co
 BULK: dict[str, Call] = {
     "flush": lambda b: b.flush(),
     "log_bounds": lambda b: b.log_bounds,
-    "plan_lane": lambda b: b.plan_lane("orders"),
-    "make_lanes": lambda b: b.make_lanes([LanePlan("new", 4, 0, is_new=True)]),
-    "append": lambda b: b.append(b"\0" * 8, Lanes([])),
+    "plan_route": lambda b: b.plan_route("orders"),
+    "make_routes": lambda b: b.make_routes([RoutePlan("new", 4, 0, is_new=True)]),
+    "append": lambda b: b.append(b"\0" * 8, TopicRoutes([])),
 }
 
 STATES = {"close", "is_open", "is_closed", "options", "recovery"}
@@ -189,7 +189,7 @@ def test_closed_read_only_store_refuses_to_read(store):
 
 def test_closed_bulk_store_refuses_everything_and_changes_nothing(tmp_path):
     bulk = open_bulk(tmp_path)
-    bulk.make_lanes([LanePlan("orders", 4, 0, is_new=True)])
+    bulk.make_routes([RoutePlan("orders", 4, 0, is_new=True)])
     bulk.close()
     before = content(tmp_path)
     check_refused(BULK, bulk, "closed")

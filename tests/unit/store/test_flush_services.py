@@ -9,18 +9,18 @@ from rocketlake.store.api import PutStatus
 from rocketlake.store.put.flush import (
     BlockedPut,
     BufferCommit,
+    FlushSchedule,
     FlushWait,
     FlushWatcher,
     GroupCommit,
     PeriodicFlush,
     Poison,
-    Rhythm,
 )
 from rocketlake.store.put.queue_flush import QueueFlush, Reached
 from support.manual_clock import ManualClock
 
 WAIT_S = 10.0
-RHYTHM = Rhythm(0.5, 10.0, 4)
+RHYTHM = FlushSchedule(0.5, 10.0, 4)
 
 
 class FakeFiles:
@@ -206,7 +206,7 @@ class TestWatcher:
 class TestPeriodicFlush:
     def make(self, files, poison=None, note=lambda _: None):
         clock = ManualClock()
-        return clock, PeriodicFlush(files, poison or Poison(), note, rhythm=RHYTHM, clock=clock)
+        return clock, PeriodicFlush(files, poison or Poison(), note, schedule=RHYTHM, clock=clock)
 
     @pytest.mark.parametrize(("is_timed", "runs"), [(True, False), (False, True)])
     def test_timed_flush_cannot_be_woken(self, is_timed, runs):
@@ -214,7 +214,7 @@ class TestPeriodicFlush:
             FakeFiles(wrote=1),
             Poison(),
             lambda _: None,
-            rhythm=RHYTHM,
+            schedule=RHYTHM,
             clock=ManualClock(),
             is_timed=is_timed,
         )
@@ -263,7 +263,7 @@ class TestPeriodicFlush:
 def test_buffers_are_committed_and_the_flush_woken():
     files = FakeFiles(wrote=5)
     woken = threading.Event()
-    commit = BufferCommit(files, woken.set, rhythm=RHYTHM, clock=ManualClock())
+    commit = BufferCommit(files, woken.set, schedule=RHYTHM, clock=ManualClock())
     commit.run_once()
     assert files.committed_where == 5
     assert woken.is_set()
@@ -292,7 +292,7 @@ def test_queues_are_flushed_thoroughly_before_the_checkpoint_speaks_of_it():
         saved.append((units.timestamp, units.physical_offset, len(queues.pages)))
 
     flush = QueueFlush(
-        queues, lambda: next(reached), save, rhythm=Rhythm(1.0, 60.0, 2), clock=clock
+        queues, lambda: next(reached), save, schedule=FlushSchedule(1.0, 60.0, 2), clock=clock
     )
     flush.run_once()
     assert (queues.pages, saved) == ([2], [])
@@ -309,7 +309,7 @@ def test_queues_are_flushed_thoroughly_when_the_log_has_begun_a_few_files(took_m
     clock, queues = ManualClock(), FakeQueues()
     flush = QueueFlush(
         *(queues, lambda: Reached(1), lambda _: clock.advance_ms(took_ms)),
-        rhythm=Rhythm(1.0, 60.0, 2),
+        schedule=FlushSchedule(1.0, 60.0, 2),
         clock=clock,
     )
     for _ in range(3):

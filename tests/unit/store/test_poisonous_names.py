@@ -12,7 +12,7 @@ from rocketlake.format import layout
 from rocketlake.model import properties as names
 from rocketlake.model.topics import can_name_queues
 from rocketlake.store.api import GetRequest, PutReceipt, PutStatus
-from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.log.topic_routes import TopicRoutes
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.offline import OfflineStore
 from support import command
@@ -139,7 +139,7 @@ def test_topic_that_cannot_be_a_directory_is_refused(tmp_path: Path, name: str):
             assert receipt.status is PutStatus.MESSAGE_ILLEGAL
             assert "can have no queues" in receipt.reason
         with pytest.raises(StoreError, match="can have no queues"):
-            store.bulk.append(b"", 0, Lanes([store.bulk.lane(name, 1)]))
+            store.bulk.append(b"", 0, TopicRoutes([store.bulk.route(name, 1)]))
         assert store.put(request("T")).is_ok
 
 

@@ -18,7 +18,7 @@ class StuckDisk:
         sync = os.fdatasync
 
         def wait_then_sync(descriptor):
-            if self.is_stuck and threading.current_thread().name != "rocketlake-page-feeder":
+            if self.is_stuck and threading.current_thread().name != "rocketlake-page-prefetcher":
                 self.has_come.set()
                 assert self.go_on.wait(30)
             sync(descriptor)

@@ -215,7 +215,7 @@ def test_closed_store_is_not_cut(tmp_path, clock):
 
 def test_reader_keeps_what_it_holds(store, clock, monkeypatch):
     """Its bytes become zeros when it lets go, or when it was waited for long enough."""
-    monkeypatch.setattr("rocketlake.store.truncation._PATIENCE_S", 0.05)
+    monkeypatch.setattr("rocketlake.store.truncation._READERS_TIMEOUT_S", 0.05)
     receipts = put(store, clock, range(4))
     last = receipts[-1]
     held = store.log.slice(last.physical_offset, last.size)
@@ -223,10 +223,10 @@ def test_reader_keeps_what_it_holds(store, clock, monkeypatch):
     before = store.log.files.files[-1]
     retire = type(before).retire
 
-    def look(self, patience_s):
+    def look(self, timeout_s):
         seen.append(bytes(held.view))
         held.close()
-        retire(self, patience_s)
+        retire(self, timeout_s)
 
     monkeypatch.setattr(type(before), "retire", look)
     store.truncate(last.physical_offset)

@@ -10,7 +10,7 @@ cdef enum:
     CRC_TEXT_SIZE = 20
 
 
-cdef struct Lane:
+cdef struct TopicRoute:
     const char* topic
     Py_ssize_t topic_size
     Shape shape
@@ -28,8 +28,8 @@ def encode_rows(bodies, const int64_t[::1] body_places not None, texts,
     cdef const uint8_t* body_data = &body_view[0] if body_end else NULL
     cdef const uint8_t* text_data = &text_view[0] if text_end else NULL
     cdef int64_t born, total = 0, size
-    cdef int32_t lane
-    cdef Lane* known = NULL
+    cdef int32_t route
+    cdef TopicRoute* known = NULL
     cdef uint8_t* p
     cdef list names = list(topics)
     cdef int64_t names_count = len(names)
@@ -42,23 +42,23 @@ def encode_rows(bodies, const int64_t[::1] body_places not None, texts,
     if rows.shape[1] < 4:
         raise IndexError("rows have four columns")
     born = to_i64(born_timestamp)
-    known = <Lane*>PyMem_Realloc(NULL, max(names_count, 1) * sizeof(Lane))
+    known = <TopicRoute*>PyMem_Realloc(NULL, max(names_count, 1) * sizeof(TopicRoute))
     if known == NULL:
         raise MemoryError
     try:
-        memset(known, 0, max(names_count, 1) * sizeof(Lane))
+        memset(known, 0, max(names_count, 1) * sizeof(TopicRoute))
         for i in range(count):
-            lane = rows[i, 0]
-            if lane < 0 or lane >= names_count:
-                raise ValueError(f"row {i} is of topic {lane}, and there are {len(names)}")
+            route = rows[i, 0]
+            if route < 0 or route >= names_count:
+                raise ValueError(f"row {i} is of topic {route}, and there are {len(names)}")
             if not (0 <= body_places[i] <= body_places[i + 1] <= body_end
                     and 0 <= text_places[i] <= text_places[i + 1] <= text_end):
                 raise ValueError(f"row {i} lies outside the buffer")
-            if known[lane].topic == NULL:
-                learn_lane(&known[lane], <bytes?>names[lane], born_host, store_host,
-                           versions[lane])
+            if known[route].topic == NULL:
+                learn_route(&known[route], <bytes?>names[route], born_host, store_host,
+                           versions[route])
             size = text_room(text_data, text_places[i], text_places[i + 1], trailing, reserve_crc)
-            total += record_size(&known[lane].shape, known[lane].topic_size,
+            total += record_size(&known[route].shape, known[route].topic_size,
                                  body_places[i + 1] - body_places[i], size)
         out = PyByteArray_FromStringAndSize(NULL, total)
         p = <uint8_t*>PyByteArray_AS_STRING(out)
@@ -74,12 +74,12 @@ def encode_rows(bodies, const int64_t[::1] body_places not None, texts,
         PyMem_Free(known)
 
 
-cdef int learn_lane(Lane* lane, bytes topic, bytes born_host, bytes store_host,
+cdef int learn_route(TopicRoute* route, bytes topic, bytes born_host, bytes store_host,
                     object version) except -1:
-    shape_of(topic, born_host, store_host, version, &lane.shape)
-    lane.shape.sys_flag = flags_of(&lane.shape, 0)
-    lane.topic_size = PyBytes_GET_SIZE(topic)
-    lane.topic = PyBytes_AS_STRING(topic)
+    shape_of(topic, born_host, store_host, version, &route.shape)
+    route.shape.sys_flag = flags_of(&route.shape, 0)
+    route.topic_size = PyBytes_GET_SIZE(topic)
+    route.topic = PyBytes_AS_STRING(topic)
     return 0
 
 
@@ -96,7 +96,7 @@ cdef int64_t text_room(const uint8_t* texts, int64_t start, int64_t end, bint tr
     return size
 
 
-cdef uint8_t* write_staged(uint8_t* p, const Lane* lane, const uint8_t* body, int64_t body_size,
+cdef uint8_t* write_staged(uint8_t* p, const TopicRoute* route, const uint8_t* body, int64_t body_size,
                            const uint8_t* texts, int64_t start, int64_t end,
                            const int32_t* row, int64_t born, const char* born_host,
                            const char* store_host, bint trailing,
@@ -104,15 +104,15 @@ cdef uint8_t* write_staged(uint8_t* p, const Lane* lane, const uint8_t* body, in
     """Write one staged record; return where the next one goes."""
     cdef int64_t size = text_room(texts, start, end, trailing, reserve_crc)
     cdef int64_t plain = end - start
-    cdef int64_t fixed = RECORD_FIXED_SIZE + lane.shape.born_size + lane.shape.store_size
+    cdef int64_t fixed = RECORD_FIXED_SIZE + route.shape.born_size + route.shape.store_size
     cdef uint8_t* begin = p
     if plain and not trailing:
         plain -= 1
-    p = write_head(p, &lane.shape,
-                   fixed + 4 + body_size + lane.shape.width + lane.topic_size + 2 + size,
+    p = write_head(p, &route.shape,
+                   fixed + 4 + body_size + route.shape.width + route.topic_size + 2 + size,
                    crc_of(body, body_size), row[1], row[3], born, born_host, store_host, 0, 0)
-    p = write_body_topic(p, &lane.shape, <const char*>body, body_size, lane.topic,
-                         lane.topic_size, size)
+    p = write_body_topic(p, &route.shape, <const char*>body, body_size, route.topic,
+                         route.topic_size, size)
     rl_store64(begin + 20, row[0])
     rl_store64(begin + 28, row[2])
     if plain:
@@ -127,10 +127,10 @@ cdef uint8_t* write_staged(uint8_t* p, const Lane* lane, const uint8_t* body, in
     return p
 
 
-cdef int look_at_staged(const uint8_t* p, int64_t left, const int64_t[:, ::1] lanes,
-                        bint with_crc, int64_t* size, int64_t* lane,
+cdef int look_at_staged(const uint8_t* p, int64_t left, const int64_t[:, ::1] routes,
+                        bint with_crc, int64_t* size, int64_t* route,
                         int64_t* queue) noexcept nogil:
-    """Tell whether a staged record may be appended; find its size, its lane and its queue."""
+    """Tell whether a staged record may be appended; find its size, its route and its queue."""
     cdef int32_t magic
     cdef int64_t count, wanted
     if left < 8:
@@ -143,15 +143,15 @@ cdef int look_at_staged(const uint8_t* p, int64_t left, const int64_t[:, ::1] la
         return BULK_BY_HAND
     if size[0] < RECORD_MIN_SIZE:
         return BULK_BAD
-    lane[0] = rl_load64(p + 20)
-    if lane[0] < 0 or lane[0] >= lanes.shape[0]:
+    route[0] = rl_load64(p + 20)
+    if route[0] < 0 or route[0] >= routes.shape[0]:
         return BULK_BAD
-    count = lanes[lane[0], 1]
+    count = routes[route[0], 1]
     if count == 0:
         return BULK_BY_HAND
     wanted = rl_load32(p + 12)
     if wanted == TAKES_TURN:
-        wanted = lanes[lane[0], 2]
+        wanted = routes[route[0], 2]
     elif wanted == BY_KEY:
         wanted = rl_load32(p + 32)
         if wanted < 0:
@@ -166,11 +166,11 @@ cdef int look_at_staged(const uint8_t* p, int64_t left, const int64_t[:, ::1] la
 
 
 def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
-                int64_t[:, ::1] lanes not None, int64_t[::1] offsets not None,
+                int64_t[:, ::1] routes not None, int64_t[::1] offsets not None,
                 physical_offset_, store_timestamp_, bint with_crc):
     """Copy staged records into a file's memory and seal them, until something ends it."""
     cdef int64_t at, position = to_i64(position_), place = to_i64(physical_offset_)
-    cdef int64_t now, room, count = 0, done = 0, size = 0, lane = 0, queue = 0, first
+    cdef int64_t now, room, count = 0, done = 0, size = 0, route = 0, queue = 0, first
     cdef int64_t head = 0
     cdef int64_t end = records.shape[0], slots = offsets.shape[0]
     cdef const uint8_t* source = &records[0] if end else NULL
@@ -183,18 +183,18 @@ def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
         at = position_in(&view, at_)
         if position < 0 or position > end:
             raise ValueError(f"position {position} lies outside the records")
-        if lanes.shape[1] < 4:
-            raise IndexError("lanes have four columns")
+        if routes.shape[1] < 4:
+            raise IndexError("routes have four columns")
         now = to_i64(store_timestamp_)
         room = view.len - at - 8
         begin = <uint8_t*>view.buf + at
         with nogil:
             while position < end:
-                stop = look_at_staged(source + position, end - position, lanes, with_crc, &size,
-                                      &lane, &queue)
+                stop = look_at_staged(source + position, end - position, routes, with_crc, &size,
+                                      &route, &queue)
                 if stop != BULK_DONE:
                     break
-                first = lanes[lane, 0]
+                first = routes[route, 0]
                 if first > slots or first + queue < 0 or first + queue >= slots:
                     stop = BULK_BAD
                     break
@@ -204,7 +204,7 @@ def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
                 p = begin + done
                 memcpy(p, source + position, size)
                 if rl_load32(p + 12) == TAKES_TURN:
-                    lanes[lane, 2] = (queue + 1) % lanes[lane, 1]
+                    routes[route, 2] = (queue + 1) % routes[route, 1]
                 rl_store32(p + 12, <int32_t>queue)
                 rl_store64(p + 20, offsets[first + queue])
                 rl_store64(p + 28, rl_add64(place, done))
@@ -217,7 +217,7 @@ def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
                     memcpy(&head, p, 8)
                     memset(p, 0, 8)
                 offsets[first + queue] = rl_add64(offsets[first + queue], 1)
-                lanes[lane, 3] = rl_add64(lanes[lane, 3], size)
+                routes[route, 3] = rl_add64(routes[route, 3], size)
                 position += size
                 done += size
                 count += 1

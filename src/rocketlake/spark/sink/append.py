@@ -12,7 +12,7 @@ from rocketlake.files.ops import FileOps
 from rocketlake.format.bulk import row_size
 from rocketlake.spark.sink.marks import Intent, Mark, MarkBook, Point
 from rocketlake.spark.sink.staging import Piece, StagedFile, StageReader
-from rocketlake.store.log.topic_routes import Lanes
+from rocketlake.store.log.topic_routes import TopicRoutes
 
 
 class Append:
@@ -59,7 +59,7 @@ class Append:
         try:
             topics = [use.topic for use in reader.footer.topics]
             plans = [replace(self._plans[t], turn=self._turns[t]) for t in topics]
-            lanes = self._store.make_lanes(plans)
+            lanes = self._store.make_routes(plans)
             appended = 0
             for piece, records in self._read(reader):
                 position = self._find_begin(memoryview(records), lanes)
@@ -87,7 +87,7 @@ class Append:
                 ahead = pool.submit(reader.read, following[0]) if following else None
                 yield piece, records
 
-    def _find_begin(self, records: memoryview, lanes: Lanes) -> int:
+    def _find_begin(self, records: memoryview, lanes: TopicRoutes) -> int:
         """Return where the rows of a piece begin that are not in the log."""
         position = 0
         skipped = max(self._point.row - self._row, 0)
@@ -101,7 +101,7 @@ class Append:
             self._go_on(self._row + skipped + count, lanes)
         return position
 
-    def _go_on(self, row: int, lanes: Lanes) -> None:
+    def _go_on(self, row: int, lanes: TopicRoutes) -> None:
         """Say durably that the rest begins at the end of the log.
 
         Why: others may have appended since the first try, and the next one must look behind them.
@@ -111,7 +111,7 @@ class Append:
             return
         self._store.flush()
         turns = self._turns | {
-            lane.topic: turn for lane, turn in zip(lanes.lanes, lanes.turns, strict=True)
+            lane.topic: turn for lane, turn in zip(lanes.routes, lanes.turns, strict=True)
         }
         point = Point(end, row, [turns[lane.topic] for lane in self._intent.lanes])
         self._intent = replace(self._intent, points=[*self._intent.points, point])

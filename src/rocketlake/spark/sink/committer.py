@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
-from rocketlake.embedded.bulk_store import BulkStore, LanePlan, open_bulk
+from rocketlake.embedded.bulk_store import BulkStore, RoutePlan, open_bulk
 from rocketlake.errors import StoreError, StoreLockedError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.spark.sink.append import Append
@@ -192,17 +192,17 @@ def _check_shapes(store: BulkStore, footers: Sequence[Footer]) -> None:
             )
 
 
-def _plan_lanes(store: BulkStore, footers: Sequence[Footer]) -> list[LanePlan]:
+def _plan_lanes(store: BulkStore, footers: Sequence[Footer]) -> list[RoutePlan]:
     """Return a lane for each topic, in the order of their first rows.
 
     Raises:
         StoreError: a topic may not be written, or has no such queue.
     """
-    lanes: dict[str, LanePlan] = {}
+    lanes: dict[str, RoutePlan] = {}
     for footer in footers:
         for use in footer.topics:
             try:
-                lane = lanes.get(use.topic) or store.plan_lane(use.topic)
+                lane = lanes.get(use.topic) or store.plan_route(use.topic)
             except (TypeError, ValueError) as error:
                 raise StoreError(f"{error}. Nothing was appended") from error
             lanes[use.topic] = lane

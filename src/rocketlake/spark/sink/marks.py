@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake import failpoint
-from rocketlake.embedded.bulk_store import LanePlan
+from rocketlake.embedded.bulk_store import RoutePlan
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
 from rocketlake.files.whole_file import read_whole, replace_whole
@@ -44,7 +44,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
     batch: int
     files: list[StagedFile]
-    lanes: list[LanePlan]
+    lanes: list[RoutePlan]
     points: list[Point]
 
     @property

@@ -29,7 +29,7 @@ from rocketlake.format.record import Check, StoredMessage, scan
 from rocketlake.model.message import Message
 from rocketlake.store.api import PutReceipt, PutStatus
 from rocketlake.store.log.queue_offsets import QueueSlot
-from rocketlake.store.log.topic_routes import Appended, Lanes
+from rocketlake.store.log.topic_routes import Appended, TopicRoutes
 
 log = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ class CommitLog:
                 self.tail.lock_since_ms = 0
 
     def append_rows(
-        self, records: bytes | memoryview, position: int, lanes: Lanes, *, with_crc: bool
+        self, records: bytes | memoryview, position: int, routes: TopicRoutes, *, with_crc: bool
     ) -> Appended:
         """Append staged records from a position on, as far as that can be done without the caller.
 
@@ -229,19 +229,19 @@ class CommitLog:
         with self._lock:
             self.tail.lock_since_ms = now = self._now_ns() // _NS_PER_MS
             count, stop, is_fresh, is_large = 0, BulkStop.DONE, False, False
-            lanes.load()
+            routes.load()
             try:
                 while True:
                     file = self._file or self._next_file()
                     is_direct = file.has_write_buffer or is_large
-                    window = file.buffer[file.wrote :] if is_direct else lanes.window(file)
+                    window = file.buffer[file.wrote :] if is_direct else routes.window(file)
                     stop_code, rows, position, size = append_rows(
-                        *(window, 0, records, position, lanes.table, lanes.offsets),
+                        *(window, 0, records, position, routes.table, routes.offsets),
                         *(file.base_offset + file.wrote, now, with_crc),
                     )
                     stop = BulkStop(stop_code)
                     if size:
-                        self._keep_rows(file, window[:size], now, lanes, is_direct=is_direct)
+                        self._keep_rows(file, window[:size], now, routes, is_direct=is_direct)
                         is_fresh = False
                     count += rows
                     if stop is not BulkStop.FULL:
@@ -268,10 +268,10 @@ class CommitLog:
             self._refusal = reason
             self.let_go()
 
-    def cut(self, offset: int, *, patience_s: float = 0.0) -> None:
+    def cut(self, offset: int, *, timeout_s: float = 0.0) -> None:
         """Make an offset the end of the log; under the lock of `pause`."""
         self.let_go()
-        self.files.truncate(offset, patience_s=patience_s)
+        self.files.truncate(offset, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Append no more, and let the last file go.
@@ -399,7 +399,7 @@ class CommitLog:
         return receipt
 
     def _keep_rows(
-        self, file: MappedFile, rows: memoryview, now: int, lanes: Lanes, *, is_direct: bool
+        self, file: MappedFile, rows: memoryview, now: int, routes: TopicRoutes, *, is_direct: bool
     ) -> None:
         if not is_direct:
             try:
@@ -411,7 +411,7 @@ class CommitLog:
             [
                 (file, "wrote", file.wrote + len(rows)),
                 (file, "store_timestamp", now),
-                *lanes.moves(),
+                *routes.moves(),
             ]
         )
         if is_direct and file.wrote > self.tail.ahead_at:

@@ -1,4 +1,4 @@
-"""PageFeeder: keeps pages ready ahead of who appends, and lets those of full files go."""
+"""PagePrefetcher: keeps pages ready ahead of who appends, and lets those of full files go."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +13,7 @@ AHEAD_BYTES: Final = 16 << 20
 SYNCED_AHEAD_BYTES: Final = 2 << 20
 
 
-class PageFeeder(BackgroundService):
+class PagePrefetcher(BackgroundService):
     """Brings the pages that will be written next into memory, without the interpreter lock.
 
     Why: the first write to a fresh page takes as long as ten to one that is there, and it would be
@@ -31,7 +31,7 @@ class PageFeeder(BackgroundService):
         It is told if that fails: the system tells of a failed write once, so that the flush of a
         put would not hear of it any more.
         """
-        super().__init__("rocketlake-page-feeder", is_daemon=True)
+        super().__init__("rocketlake-page-prefetcher", is_daemon=True)
         self._files = files
         self._on_failed = on_failed
         self._full: deque[MappedFile] = deque()

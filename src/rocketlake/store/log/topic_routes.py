@@ -1,4 +1,4 @@
-"""Lanes: the topics of staged records, each with the queues that its records may go to."""
+"""TopicRoutes: the topics of staged records, each with the queues that its records may go to."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,10 +15,10 @@ _FIRST, _COUNT, _TURN, _BYTES = range(4)
 # Why: small enough to stay in the processor's cache between sealing and writing.
 _WINDOW: Final = 512 << 10
 BY_HAND: Final = 0
-"""How many queues a lane has whose records are put one by one."""
+"""How many queues a route has whose records are put one by one."""
 
 
-class Lane(Struct, frozen=True):
+class TopicRoute(Struct, frozen=True):
     """One topic; without slots its records are put one by one."""
 
     topic: str
@@ -39,25 +39,25 @@ class Appended(Struct, frozen=True):
     """Why nothing more can be appended."""
 
 
-class Lanes:
-    """The lanes of an append, as the kernel takes them.
+class TopicRoutes:
+    """The routes of an append, as the kernel takes them.
 
     Thread-safety: belongs to who holds the append lock.
     """
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self.lanes = lanes
-        self._slots = [slot for lane in lanes for slot in lane.slots]
+    def __init__(self, routes: Sequence[TopicRoute]) -> None:
+        self.routes = routes
+        self._slots = [slot for route in routes for slot in route.slots]
         self.offsets: npt.NDArray[np.int64] = np.zeros(max(len(self._slots), 1), np.int64)
-        self.table: npt.NDArray[np.int64] = np.zeros((len(lanes), 4), np.int64)
-        self._lane_of: list[int] = []
-        self._counts = [0] * len(lanes)
+        self.table: npt.NDArray[np.int64] = np.zeros((len(routes), 4), np.int64)
+        self._route_of: list[int] = []
+        self._counts = [0] * len(routes)
         self._window = memoryview(bytearray(_WINDOW))
         first = 0
-        for number, lane in enumerate(lanes):
-            self.table[number] = (first, len(lane.slots), lane.turn, 0)
-            self._lane_of += [number] * len(lane.slots)
-            first += len(lane.slots)
+        for number, route in enumerate(routes):
+            self.table[number] = (first, len(route.slots), route.turn, 0)
+            self._route_of += [number] * len(route.slots)
+            first += len(route.slots)
 
     def window(self, file: MappedFile) -> memoryview:
         """Return memory for the next records of a file: less than there is room for, or as much.
@@ -78,7 +78,7 @@ class Lanes:
         found: list[tuple[object, str, object]] = []
         for number, slot in enumerate(self._slots):
             offset = int(self.offsets[number])
-            counts[self._lane_of[number]] += offset - slot.next_offset
+            counts[self._route_of[number]] += offset - slot.next_offset
             found.append((slot, "next_offset", offset))
         return [*found, (self, "_counts", counts)]
 
@@ -86,25 +86,25 @@ class Lanes:
         """Return which topics got how many records, and bytes, since this was last asked."""
         sizes = self.table[:, _BYTES].tolist()
         found = [
-            (lane.topic, count, size)
-            for lane, count, size in zip(self.lanes, self._counts, sizes, strict=True)
+            (route.topic, count, size)
+            for route, count, size in zip(self.routes, self._counts, sizes, strict=True)
             if count
         ]
-        self._counts = [0] * len(self.lanes)
+        self._counts = [0] * len(self.routes)
         self.table[:, _BYTES] = 0
         return found
 
     @property
     def turns(self) -> list[int]:
-        """Whose turn it is in each lane."""
+        """Whose turn it is in each route."""
         found: list[int] = self.table[:, _TURN].tolist()
         return found
 
-    def turn(self, lane: int, count: int) -> int:
-        """Return whose turn it is in a lane of so many queues, and pass it on.
+    def turn(self, route: int, count: int) -> int:
+        """Return whose turn it is in a route of so many queues, and pass it on.
 
         For records that are put one by one.
         """
-        turn = int(self.table[lane, _TURN]) % count
-        self.table[lane, _TURN] = (turn + 1) % count
+        turn = int(self.table[route, _TURN]) % count
+        self.table[route, _TURN] = (turn + 1) % count
         return turn

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TIMER_PRECISIONS = (1000, 500, 200, 100)
 
 
-def settle(options: "StoreOptions") -> None:
+def replace_ineffective(options: "StoreOptions") -> None:
     """Replace values by those the reference works with in their stead."""
     # Compat: the getters for queue size and disk use and the setter for timer precision in
     # MessageStoreConfig, and both ratios in CleanCommitLogService, do so. Batch queues are not

@@ -329,7 +329,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     def __post_init__(self) -> None:
         """Round and bound as the reference does, then refuse what cannot work."""
-        checks.settle(self)
+        checks.replace_ineffective(self)
         checks.refuse(self)
 
     @classmethod

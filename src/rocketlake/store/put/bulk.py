@@ -10,7 +10,7 @@
 from rocketlake.errors import StoreError
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.log.commit_log import CommitLog
-from rocketlake.store.log.topic_routes import Appended, Lane, Lanes
+from rocketlake.store.log.topic_routes import Appended, TopicRoute, TopicRoutes
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.put.putter import Putter
@@ -27,28 +27,28 @@ class BulkAppender:
         self._catalog = catalog
         self._with_crc = options.enabled_append_prop_crc
 
-    def lane(self, topic: str, queue_count: int, turn: int | None = None) -> Lane:
-        """Return the lane of a topic; without `turn` its queues go on where their messages end."""
+    def route(self, topic: str, queue_count: int, turn: int | None = None) -> TopicRoute:
+        """Return the route of a topic; without `turn` its queues go on where their messages end."""
         slots = [self._putter.slot(topic, queue) for queue in range(queue_count)]
         if turn is None:
             turn = sum(slot.next_offset for slot in slots) % queue_count
         is_plain = not self._catalog.is_batch_queue(topic) and not is_lmq(topic)
         takes = is_plain and self._putter.takes_records
-        return Lane(topic, queue_count, turn, slots if takes else ())
+        return TopicRoute(topic, queue_count, turn, slots if takes else ())
 
-    def append(self, records: bytes | memoryview, position: int, lanes: Lanes) -> Appended:
+    def append(self, records: bytes | memoryview, position: int, routes: TopicRoutes) -> Appended:
         """Append staged records from a position on, up to one that must be put by hand.
 
         Raises:
             StoreError: nothing may be put; what was appended before stays.
             StorePoisonedError: a flush failed before.
         """
-        for lane in lanes.lanes:
-            refused = self._putter.check_before(lane.topic)
+        for route in routes.routes:
+            refused = self._putter.check_before(route.topic)
             if refused is not None:
                 raise StoreError(f"no rows can be appended: {refused.reason}")
-        done = self._log.append_rows(records, position, lanes, with_crc=self._with_crc)
-        self._putter.note_rows(lanes.take_shares())
+        done = self._log.append_rows(records, position, routes, with_crc=self._with_crc)
+        self._putter.note_rows(routes.take_shares())
         if done.reason:
             raise StoreError(f"rows were appended in part: {done.reason}")
         return done

@@ -28,14 +28,14 @@ _TOO_LATE: Final = ReplicaAnswer(PutStatus.FLUSH_SLAVE_TIMEOUT)
 _Asked: TypeAlias = ReplicaAnswer | Future[PutStatus] | Future[ReplicaAnswer]
 
 
-class Patience(Struct, frozen=True):
+class PutTimeouts(Struct, frozen=True):
     """How many milliseconds a put waits."""
 
     flush_ms: int
     replica_ms: int
 
 
-class Sleeper(Protocol):
+class Wakeable(Protocol):
     """A service that says when it sleeps, and when it is waited for."""
 
     is_idle: bool
@@ -47,7 +47,7 @@ class Sleeper(Protocol):
 
 
 class Durability:
-    """Answers puts. Thread-safety: any thread may settle."""
+    """Answers puts. Thread-safety: any thread may wait."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Durability:
         clock: Clock,
         *,
         group_commit: GroupCommit | None,
-        dispatch: Sleeper,
+        dispatch: Wakeable,
         wake_more: Callable[[], None] | None = None,
-        patience: Patience,
+        timeouts: PutTimeouts,
     ) -> None:
         """Without a group commit no put waits for the disk.
 
@@ -71,9 +71,9 @@ class Durability:
         self._group_commit = group_commit
         self.dispatch = dispatch
         self._wake_more = wake_more
-        self._patience = patience
-        self._flush_timeout_s = patience.flush_ms / 1000
-        self._replica_timeout_ms = patience.replica_ms
+        self._timeouts = timeouts
+        self._flush_timeout_s = timeouts.flush_ms / 1000
+        self._replica_timeout_ms = timeouts.replica_ms
 
     @property
     def only_wakes_dispatch(self) -> bool:
@@ -111,7 +111,7 @@ class Durability:
             self._group_commit.wakeup()
         self.wake()
 
-    def settle(self, receipt: PutReceipt, *, waits: bool = True) -> PutReceipt:
+    def wait_durable(self, receipt: PutReceipt, *, waits: bool = True) -> PutReceipt:
         """Wait for what must be waited for, and return the final receipt.
 
         Raises:
@@ -133,7 +133,7 @@ class Durability:
         self.wake()
         return self.end(receipt, status, self._await_replicas(replicas))
 
-    def settle_later(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
+    def complete_when_durable(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
         """Complete a future with the final receipt, from whatever thread knows it first."""
         self.note_appended()
         end = receipt.physical_offset + receipt.size
@@ -180,7 +180,7 @@ class Durability:
     def _explain(self, status: PutStatus) -> str:
         match status:
             case PutStatus.FLUSH_DISK_TIMEOUT:
-                limit = f"syncFlushTimeout = {self._patience.flush_ms} ms"
+                limit = f"syncFlushTimeout = {self._timeouts.flush_ms} ms"
                 return f"the flush did not end in time ({limit})"
             case PutStatus.FLUSH_SLAVE_TIMEOUT:
                 limit = f"slaveTimeout = {self._replica_timeout_ms} ms"

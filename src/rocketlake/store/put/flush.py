@@ -68,7 +68,7 @@ class Poison:
         return failed
 
 
-class Rhythm(Struct, frozen=True):
+class FlushSchedule(Struct, frozen=True):
     """When something is flushed: every so often if enough is new, and thoroughly more seldom."""
 
     interval_s: float
@@ -354,15 +354,15 @@ class PeriodicFlush(_Flusher):
         poison: Poison,
         note_flush: Callable[[int], None],
         *,
-        rhythm: Rhythm,
+        schedule: FlushSchedule,
         clock: Clock,
         is_timed: bool = False,
     ) -> None:
-        """A flusher that `is_timed` keeps to its rhythm, whatever wakes it."""
+        """A flusher that `is_timed` keeps to its schedule, whatever wakes it."""
         super().__init__("rocketlake-flush", files, poison, note_flush)
         self._is_timed = is_timed
         self._clock = clock
-        self._rhythm = rhythm
+        self._schedule = schedule
         self._thorough_at_s = float("-inf")
 
     def wakeup(self) -> None:
@@ -373,18 +373,18 @@ class PeriodicFlush(_Flusher):
 
     def pause_s(self) -> float:
         """Wait for the next round."""
-        return self._rhythm.interval_s
+        return self._schedule.interval_s
 
     def run_once(self) -> None:
         """Flush if enough is new, or if it was long ago."""
         if self._poison.error is not None:
             return
         now_s = self._clock.monotonic_s()
-        is_thorough = now_s >= self._thorough_at_s + self._rhythm.thorough_s
+        is_thorough = now_s >= self._thorough_at_s + self._schedule.thorough_s
         if is_thorough:
             self._thorough_at_s = now_s
         try:
-            least_pages = 0 if is_thorough else self._rhythm.least_pages
+            least_pages = 0 if is_thorough else self._schedule.least_pages
             while self.times.flush_one(self._files, least_pages):
                 pass
         except FlushFailedError as error:
@@ -407,7 +407,7 @@ class BufferCommit(BackgroundService):
         files: MappedFileQueue,
         wake_flush: Callable[[], None],
         *,
-        rhythm: Rhythm,
+        schedule: FlushSchedule,
         clock: Clock,
     ) -> None:
         super().__init__("rocketlake-commit", is_daemon=True)
@@ -415,19 +415,19 @@ class BufferCommit(BackgroundService):
         self._files = files
         self._wake_flush = wake_flush
         self._clock = clock
-        self._rhythm = rhythm
+        self._schedule = schedule
         self._thorough_at_s = float("-inf")
 
     def pause_s(self) -> float:
         """Wait for the next round."""
-        return self._rhythm.interval_s
+        return self._schedule.interval_s
 
     def run_once(self) -> None:
         """Commit if enough is new, or if it was long ago."""
         now_s = self._clock.monotonic_s()
-        is_thorough = now_s >= self._thorough_at_s + self._rhythm.thorough_s
+        is_thorough = now_s >= self._thorough_at_s + self._schedule.thorough_s
         has_moved = False
-        least_pages = 0 if is_thorough else self._rhythm.least_pages
+        least_pages = 0 if is_thorough else self._schedule.least_pages
         while self.times.commit_one(self._files, least_pages):
             has_moved = True
         if is_thorough or has_moved:

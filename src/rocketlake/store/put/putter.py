@@ -114,28 +114,28 @@ class Putter:
     def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
         """Let somebody look at messages before they are put."""
         self._hooks = (hook, *self._hooks) if is_first else (*self._hooks, hook)
-        self.settle_gate()
+        self.update_gate()
 
     def set_replicator(self, replicator: Replicator | None) -> None:
         """Have replicas asked before a put is answered, while the store is a SYNC_MASTER."""
         self._own_replicator = replicator
-        self.settle_gate()
+        self.update_gate()
 
     def add_append_listener(self, listener: AppendListener) -> None:
         """Tell a listener of every append, and of nothing before the next one."""
         self._durability.append_listeners = (*self._durability.append_listeners, listener)
-        self.settle_gate()
+        self.update_gate()
 
     def remove_append_listener(self, listener: AppendListener) -> None:
         """Tell a listener of no more appends."""
         left = [each for each in self._durability.append_listeners if each is not listener]
         self._durability.append_listeners = tuple(left)
-        self.settle_gate()
+        self.update_gate()
 
     def open(self) -> None:
         """Take messages from now on."""
         self._refusal = None
-        self.settle_gate()
+        self.update_gate()
 
     def refuse(self, reason: str) -> None:
         """Take no more messages."""
@@ -147,7 +147,7 @@ class Putter:
         self.refuse("the store is closed")
         self._notes.close()
 
-    def settle_gate(self) -> None:
+    def update_gate(self) -> None:
         """Act as hooks, role and replicas say, from the next put on."""
         sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
         asked = self._own_replicator or self._no_replicas
@@ -182,7 +182,7 @@ class Putter:
         puts.count += 1
         puts.size += receipt.size
         if self.waits:
-            receipt = self._durability.settle(receipt)
+            receipt = self._durability.wait_durable(receipt)
         elif self.dispatch.is_idle or self.dispatch.has_reads:
             self.dispatch.attend()
         if is_timed:
@@ -231,18 +231,18 @@ class Putter:
     def answer_later(self, receipt: PutReceipt) -> PutReceipt | Future[PutReceipt]:
         """Return the final receipt of a put that was appended, or a future of it."""
         if self._durability.answers_at_once:
-            return self._durability.settle(receipt)
+            return self._durability.wait_durable(receipt)
         future = PutFuture()
-        self._durability.settle_later(receipt, future, waits=True)
+        self._durability.complete_when_durable(receipt, future, waits=True)
         return future
 
-    def settle(self, receipt: PutReceipt) -> PutReceipt:
+    def wait_durable(self, receipt: PutReceipt) -> PutReceipt:
         """Wait for what a put that was appended must wait for, and return the final receipt.
 
         Raises:
             StorePoisonedError: a flush failed.
         """
-        return self._durability.settle(receipt)
+        return self._durability.wait_durable(receipt)
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
         """Put a message born here and now; the future is done when `put_plain` would return.
@@ -261,7 +261,7 @@ class Putter:
         slot.puts.count += 1
         slot.puts.size += receipt.size
         future = PutFuture()
-        self._durability.settle_later(receipt, future, waits=True)
+        self._durability.complete_when_durable(receipt, future, waits=True)
         return future
 
     def put(self, request: AppendRequest) -> PutReceipt:
@@ -273,11 +273,11 @@ class Putter:
         """
         started = perf_counter_ns()
         receipt, waits = self.append(request)
-        return self._settle(receipt, started, waits=waits)
+        return self._finish(receipt, started, waits=waits)
 
-    def _settle(self, receipt: PutReceipt, started: int, *, waits: bool) -> PutReceipt:
+    def _finish(self, receipt: PutReceipt, started: int, *, waits: bool) -> PutReceipt:
         if receipt.is_ok:
-            receipt = self._durability.settle(receipt, waits=waits)
+            receipt = self._durability.wait_durable(receipt, waits=waits)
         self._note_end(receipt, started)
         return receipt
 
@@ -293,7 +293,7 @@ class Putter:
             StorePoisonedError: a flush failed, now or before.
         """
         started = perf_counter_ns()
-        return self._settle(self.append_batch(batch), started, waits=batch.wait)
+        return self._finish(self.append_batch(batch), started, waits=batch.wait)
 
     def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
         """Put a batch; the future is done when `put_batch` would return."""
@@ -316,7 +316,7 @@ class Putter:
             return
         self._note_end(receipt, started)
         if receipt.is_ok:
-            self._durability.settle_later(receipt, future, waits=waits)
+            self._durability.complete_when_durable(receipt, future, waits=waits)
         else:
             future.answer(receipt)
 

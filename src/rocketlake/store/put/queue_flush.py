@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.files.background_service import BackgroundService
-from rocketlake.store.put.flush import Rhythm
+from rocketlake.store.put.flush import FlushSchedule
 
 # Why: after a power cut RocketMQ 5.5 makes units of the last ten files of the log only.
 _ROLLS_MAX: Final = 4
@@ -46,7 +46,7 @@ class QueueFlush(BackgroundService):
         reached: Callable[[], Reached],
         save: Callable[[Reached], None],
         *,
-        rhythm: Rhythm,
+        schedule: FlushSchedule,
         clock: Clock,
     ) -> None:
         """`reached` tells the record of the last unit; `save` learns that the unit is on disk."""
@@ -54,7 +54,7 @@ class QueueFlush(BackgroundService):
         self._queues = queues
         self._reached = reached
         self._save = save
-        self._rhythm = rhythm
+        self._schedule = schedule
         self._clock = clock
         self._thorough_at_s = clock.monotonic_s()
         self._rested_at_s = self._thorough_at_s
@@ -70,14 +70,14 @@ class QueueFlush(BackgroundService):
 
     def pause_s(self) -> float:
         """Wait for the next round."""
-        return self._rhythm.interval_s
+        return self._schedule.interval_s
 
     def run_once(self) -> None:
         """Flush what is worth it; after a thorough round the checkpoint can speak of it."""
         now_s = self._clock.monotonic_s()
         has_rolled = self._rolls >= _ROLLS_MAX and now_s >= self._rested_at_s
-        if not has_rolled and now_s < self._thorough_at_s + self._rhythm.thorough_s:
-            self._queues.flush(self._rhythm.least_pages)
+        if not has_rolled and now_s < self._thorough_at_s + self._schedule.thorough_s:
+            self._queues.flush(self._schedule.least_pages)
             return
         self._thorough_at_s = now_s
         self._rolls = 0  # Order: before the round, which does not cover what comes during it

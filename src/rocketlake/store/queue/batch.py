@@ -160,7 +160,7 @@ class BatchConsumeQueue(UnitQueue):
             found = self._first_offsets[run.first] = self._units.offset_at(run.first)
         return found
 
-    def _settle(self, last: bytes = b"") -> None:
+    def _reload_bounds(self, last: bytes = b"") -> None:
         self._first_offsets.clear()
         units = self._units
         last = self._last_unit(last)

@@ -367,7 +367,7 @@ class ConsumeQueue(UnitQueue):
 
     # --- private: bounds -------------------------------------------------------------------------
 
-    def _settle(self, last: bytes = b"") -> None:
+    def _reload_bounds(self, last: bytes = b"") -> None:
         units = self._units
         last = self._last_unit(last)
         unit = QueueUnit.decode(last) if last else None

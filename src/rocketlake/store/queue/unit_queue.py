@@ -75,7 +75,7 @@ class UnitQueue(ABC):
     def recover(self, *, is_clean: bool = False) -> None:
         """Find the last valid unit and cut behind it; after a clean stop that is searched."""
         with self._guard:
-            self._settle(self._units.recover(is_clean=is_clean))
+            self._reload_bounds(self._units.recover(is_clean=is_clean))
 
     def truncate(self, log_offset: int) -> None:
         """Drop the units of records that begin at or behind a log offset."""
@@ -88,7 +88,7 @@ class UnitQueue(ABC):
                     lambda unit: not unit or QueueUnit.decode(unit).physical_offset < log_offset,
                 )
                 units.cut(end)
-                self._settle()
+                self._reload_bounds()
 
     def first_unit(self) -> tuple[int, QueueUnit] | None:
         """Return the first unit there is, whatever it says, and its number; None if none is."""
@@ -117,7 +117,7 @@ class UnitQueue(ABC):
             end = max(units.end_below(log_offset), units.first_index + keeps_first)
             if end < units.end_index:
                 units.cut(end)
-                self._settle()
+                self._reload_bounds()
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -234,12 +234,12 @@ class UnitQueue(ABC):
             self.min_offset = self.max_offset = 0
             self.max_physical_offset = -1
             self._units.files.destroy()
-            self._settle()
+            self._reload_bounds()
 
     # --- private ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def _settle(self, last: bytes = b"") -> None:
+    def _reload_bounds(self, last: bytes = b"") -> None:
         """Take the bounds from the files, of whose units `last` may be known; under the guard."""
 
     @abstractmethod

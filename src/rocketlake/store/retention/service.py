@@ -79,7 +79,7 @@ class RetentionParts(Struct, frozen=True):
     flags: RunningFlags
     dispatched: Callable[[], int]
     """Tells up to where queues and index have everything."""
-    settle: Callable[[], None]
+    flush_and_dispatch: Callable[[], None]
     """Has what was put so far dispatched and on the disk."""
     forget_expired: Callable[[int], None] = lambda _: None
     """Is told where the log begins, for tables that speak of what was before."""
@@ -364,8 +364,8 @@ class Retention(BackgroundService):
         """Delete a batch of log files; return how many."""
         parts, kept_from = self._parts, self._kept_from()
         if self._limit(kept_from) < _last_begin(parts.files):
-            with suppress(RocketLakeError):  # what cannot be settled is not deleted
-                parts.settle()
+            with suppress(RocketLakeError):  # what cannot be flushed or dispatched is not deleted
+                parts.flush_and_dispatch()
         if parts.flags.has(RunningFlag.NOT_WRITEABLE):
             return 0  # a flush failed: what is on the disk is for recovery to find out
         below = self._limit(kept_from)

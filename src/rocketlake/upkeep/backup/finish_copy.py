@@ -72,7 +72,7 @@ def settle(
     # Nothing is appended to the log, so its last file needs no space beyond what it holds.
     factory = MappedFileMaker(ops, clock, replace(LOG_FILES, is_sparse=True))
     base = Base(directory, paths, options, clock, catalog, factory)
-    return MessageStore(base).settle(on_progress)
+    return MessageStore(base).recover_and_close(on_progress)
 
 
 def queue_shape(kind: Kind) -> QueueShape:

@@ -3,8 +3,8 @@
 A staged record is a record whose place is not known yet. Until it is appended, three of its fields
 say where it wants to go:
 
-1. the queue offset is the number of its lane: a topic of the table that the append is given;
-2. the queue id is a queue; or -1: the lane's queues take turns; or -2: the queue of its key;
+1. the queue offset is the number of its route: a topic of the table that the append is given;
+2. the queue id is a queue; or -1: the route's queues take turns; or -2: the queue of its key;
 3. the physical offset is then the Java hash of that key.
 
 Anything else in a stream of staged records has a size, another magic, and is left to the caller.
@@ -47,10 +47,10 @@ def encode_rows(
     """Return staged records for rows.
 
     Row i has the bytes between places i and i + 1 (i64) as its body, and likewise its property
-    string, whose last property is ended; `rows` has its lane, queue, key hash and flag (i32).
+    string, whose last property is ended; `rows` has its route, queue, key hash and flag (i32).
 
     Raises:
-        ValueError: a place or lane lies outside, or a field does not fit into the format.
+        ValueError: a place or route lies outside, or a field does not fit into the format.
     """
     body_view, text_view = memoryview(bodies).cast("B"), memoryview(texts).cast("B")
     body_ends, text_ends = memoryview(body_places), memoryview(text_places)
@@ -63,13 +63,13 @@ def encode_rows(
     born_timestamp = i64(born_timestamp)
     out = bytearray()
     for i in range(count):
-        lane, queue_id, key_hash, flag = (table[i, column] for column in range(4))
-        if not 0 <= lane < len(topics):
-            raise ValueError(f"row {i} is of topic {lane}, and there are {len(topics)}")
+        route, queue_id, key_hash, flag = (table[i, column] for column in range(4))
+        if not 0 <= route < len(topics):
+            raise ValueError(f"row {i} is of topic {route}, and there are {len(topics)}")
         body = _between(body_view, body_ends[i], body_ends[i + 1], i)
         text = _between(text_view, text_ends[i], text_ends[i + 1], i)
         record = encode(
-            topics[lane],
+            topics[route],
             body,
             text if trailing else text[:-1],
             queue_id,
@@ -80,10 +80,10 @@ def encode_rows(
             store_host,
             0,
             0,
-            versions[lane],
+            versions[route],
             reserve_crc,
         )
-        _PLACES.pack_into(record, layout.RECORD_QUEUE_OFFSET_AT, lane, key_hash)
+        _PLACES.pack_into(record, layout.RECORD_QUEUE_OFFSET_AT, route, key_hash)
         out += record
     return out
 
@@ -99,7 +99,7 @@ def append_rows(
     at: int,
     records: Any,
     position: int,
-    lanes: Any,
+    routes: Any,
     offsets: Any,
     physical_offset: int,
     store_timestamp: int,
@@ -107,7 +107,7 @@ def append_rows(
 ) -> tuple[int, int, int, int]:
     """Copy staged records into a file's memory and seal them, until something ends it.
 
-    A lane has the number of its first slot, how many queues it has (0: the caller puts its records
+    A route has the number of its first slot, how many queues it has (0: the caller puts its records
     by hand), whose turn it is, and bytes appended so far; `offsets` has the next queue offset of
     each slot. Both are i64 and move on. Return why it ended, how many records were written, where
     the next one begins, and how many bytes were written.
@@ -117,7 +117,7 @@ def append_rows(
     """
     view = memoryview(buffer).cast("B")
     source = memoryview(records).cast("B")
-    table, slots = memoryview(lanes), memoryview(offsets)
+    table, slots = memoryview(routes), memoryview(offsets)
     at, position, place = i64(at), i64(position), i64(physical_offset)
     if not 0 <= at <= len(view):
         raise ValueError(f"position {at} lies outside the buffer")
@@ -127,10 +127,10 @@ def append_rows(
     room = len(view) - at - layout.BLANK_HEADER_SIZE
     stop, count, done = BulkStop.DONE, 0, 0
     while position < len(source):
-        stop, size, lane, queue = _look(source, position, table, with_crc)
+        stop, size, route, queue = _look(source, position, table, with_crc)
         if stop != BulkStop.DONE:
             break
-        slot = table[lane, 0] + queue
+        slot = table[route, 0] + queue
         if not 0 <= slot < len(slots):
             stop = BulkStop.BAD
             break
@@ -142,8 +142,8 @@ def append_rows(
         view[at + done : at + done + size] = record
         slots[slot] = wrap_i64(slots[slot] + 1)
         if _queue_id(source, position) == _TURN:
-            table[lane, 2] = (queue + 1) % table[lane, 1]
-        table[lane, 3] = wrap_i64(table[lane, 3] + size)
+            table[route, 2] = (queue + 1) % table[route, 1]
+        table[route, 3] = wrap_i64(table[route, 3] + size)
         position, done, count = position + size, done + size, count + 1
     return int(stop), count, position, done
 
@@ -155,7 +155,7 @@ def _queue_id(source: memoryview, position: int) -> int:
 def _look(
     source: memoryview, position: int, table: Any, with_crc: bool
 ) -> tuple[BulkStop, int, int, int]:
-    """Return whether a staged record may be appended, its size, its lane and its queue."""
+    """Return whether a staged record may be appended, its size, its route and its queue."""
     bad = (BulkStop.BAD, 0, 0, 0)
     left = len(source) - position
     if left < _HEAD.size:
@@ -167,22 +167,22 @@ def _look(
         return (BulkStop.BY_HAND, size, 0, 0)
     if size < layout.RECORD_MIN_SIZE:
         return bad
-    lane = _I64.unpack_from(source, position + layout.RECORD_QUEUE_OFFSET_AT)[0]
-    if not 0 <= lane < len(table):
+    route = _I64.unpack_from(source, position + layout.RECORD_QUEUE_OFFSET_AT)[0]
+    if not 0 <= route < len(table):
         return bad
-    count = table[lane, 1]
+    count = table[route, 1]
     if count == 0:
         return (BulkStop.BY_HAND, size, 0, 0)
     queue = _queue_id(source, position)
     if queue == _TURN:
-        queue = table[lane, 2]
+        queue = table[route, 2]
     elif queue == _BY_KEY:
         key_hash = _I32.unpack_from(source, position + layout.RECORD_PHYSICAL_OFFSET_AT + 4)[0]
         queue = abs(key_hash) % count if count > 0 else -1
     trailer = bytes(source[position + size - layout.RECORD_CRC_SIZE :][:8])
     if not 0 <= queue < count or (with_crc and trailer != layout.RECORD_CRC_NAME):
         return bad
-    return (BulkStop.DONE, size, lane, queue)
+    return (BulkStop.DONE, size, route, queue)
 
 
 def _seal(record: bytearray, queue: int, places: tuple[int, int, int], with_crc: bool) -> None:

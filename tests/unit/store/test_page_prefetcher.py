@@ -1,9 +1,9 @@
-"""PageFeeder: pages ahead of the appender, flushed ahead too where puts are."""
+"""PagePrefetcher: pages ahead of the appender, flushed ahead too where puts are."""
 
 import pytest
 
 from rocketlake.errors import FlushFailedError
-from rocketlake.store.log.page_prefetcher import AHEAD_BYTES, SYNCED_AHEAD_BYTES, PageFeeder
+from rocketlake.store.log.page_prefetcher import AHEAD_BYTES, SYNCED_AHEAD_BYTES, PagePrefetcher
 
 
 class FakeFile:
@@ -38,29 +38,29 @@ def file():
 
 
 def test_pages_are_brought_into_memory(file):
-    PageFeeder(FakeFiles(file)).run_once()
+    PagePrefetcher(FakeFiles(file)).run_once()
     assert file.calls == [("populate", AHEAD_BYTES)]
 
 
 def test_pages_of_synced_files_are_on_the_disk_before_they_are_used(file):
-    PageFeeder(FakeFiles(file), on_failed=lambda _: None).run_once()
+    PagePrefetcher(FakeFiles(file), on_failed=lambda _: None).run_once()
     assert file.calls == [("populate", SYNCED_AHEAD_BYTES), "sync"]
 
 
 def test_failed_flush_ahead_is_told(file):
     told = []
     file.error = FlushFailedError("log", "EIO")
-    PageFeeder(FakeFiles(file), on_failed=told.append).run_once()
+    PagePrefetcher(FakeFiles(file), on_failed=told.append).run_once()
     assert told == [file.error]
 
 
 def test_full_file_is_let_out_of_memory(file):
     full = FakeFile()
-    feeder = PageFeeder(FakeFiles(full, file))
-    feeder.roll(full)
-    feeder.run_once()
+    prefetcher = PagePrefetcher(FakeFiles(full, file))
+    prefetcher.roll(full)
+    prefetcher.run_once()
     assert full.calls == ["munlock"]
 
 
 def test_log_without_files_needs_nothing():
-    PageFeeder(FakeFiles()).run_once()
+    PagePrefetcher(FakeFiles()).run_once()
