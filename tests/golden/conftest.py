@@ -8,7 +8,7 @@ import pytest
 
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.disk.queues import Places
+from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.offline import OfflineStore
 from support.golden import Golden, GoldenStores, case_names
 

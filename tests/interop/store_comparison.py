@@ -11,7 +11,7 @@ from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import split_keys
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.disk.queues import Places
+from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.offline import Boundary, KeyQuery, OfflineStore
 
 _CAP = 64  # RocketMQ gives at most so many messages by key

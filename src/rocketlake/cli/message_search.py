@@ -19,7 +19,8 @@ from rocketlake.model.flags import TRANSACTION_MASK, TransactionType
 from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import SCHEDULE_TOPIC
-from rocketlake.store.disk.queues import PLACE_DTYPE, Places, QueueView
+from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import Batch, KeyQuery, OfflineStore
 
 _EVER = 1 << 62

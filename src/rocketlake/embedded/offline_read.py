@@ -1,7 +1,7 @@
 """Reads of a queue through the read-only view, with the answers of an open store."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,10 +11,13 @@ from rocketlake.format.record import ROW_DTYPE, RecordColumns, StoredMessage, re
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import ColumnsResult, CorruptUnit, GetRequest, GetResult, GetStatus, Gone
 from rocketlake.store.disk.log import MISSING
-from rocketlake.store.disk.queues import Places, QueueView
+from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.read.rules import ReadRules
+
+if TYPE_CHECKING:
+    from rocketlake.store.disk.queues import QueueView
 
 _STEP: Final = 256
 _RULES: Final = ReadRules.of(StoreOptions())

@@ -26,7 +26,7 @@ from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import settle_worker
 from rocketlake.store.disk.damage import Finding
 from rocketlake.store.disk.log import MISSING
-from rocketlake.store.disk.queues import PLACE_DTYPE, Places
+from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
 from rocketlake.store.offline.gaps import Gap, walk_past
 
 ROWS_MAX: Final = 8192

@@ -18,7 +18,8 @@ from rocketlake.spark.reading.run_table import RunTable
 from rocketlake.spark.reading.stores import StoreRef
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.queues import Places, QueueView
+from rocketlake.store.disk.owed_units import Places
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.disk.rocksdb_queues import RocksDbQueue
 from rocketlake.store.offline import OfflineStore
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 from rocketlake.format import layout, names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.queues import PLACE_DTYPE, Places, QueueView
+from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.queue.unit_kind import BATCHED, PLAIN, UnitKind
 
 BLOCK: Final = 3276

@@ -10,8 +10,9 @@ from rocketlake.format import names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.disk.damage import Damage
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.queues import HELD_MAX, QueueView
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.disk.rocksdb_queues import load_queues
+from rocketlake.store.disk.stored_units import HELD_MAX
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
 

@@ -21,17 +21,19 @@ from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.format.checkpoint import Checkpoint
-from rocketlake.format.layout import INDEX_HEADER_SIZE, MAX_I16, RECORD_BORN_HOST_AT
-from rocketlake.format.queue_unit import ExtUnit, ext_offset
+from rocketlake.format.layout import INDEX_HEADER_SIZE, RECORD_BORN_HOST_AT
+from rocketlake.format.queue_unit import ExtUnit
 from rocketlake.format.record import RecordColumns, StoredMessage
 from rocketlake.model.queues import QueueKey
 from rocketlake.store import deleted_topics
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.disk.damage import Damage, Finding, reason_text
+from rocketlake.store.disk.ext_units import ext_unit_at
 from rocketlake.store.disk.index import Coverage, IndexView, KeyQuery, KeySearch
 from rocketlake.store.disk.log import MISSING, Chunk, LogView, Readers, Stop, is_record_at
+from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.disk.queue_listing import DiskQueues
-from rocketlake.store.disk.queues import Places, QueueView
+from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.disk.traits import Traits, look_at
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.family_times import FamilyTimes
@@ -269,11 +271,10 @@ class OfflineStore(Closing):
         try:
             self._database = database = loader.open_rocksdb()
             return loader.load_rocksdb(database, self.log.min_offset)
-        except RocksDbMissingError as error:
-            self.rocksdb_problem = str(error)
         except RocksDbError as error:
             self.rocksdb_problem = str(error)
-            self.damage.report(self.directory.root, 0, str(error))
+            if not isinstance(error, RocksDbMissingError):
+                self.damage.report(self.directory.root, 0, str(error))
         return {}
 
     @property
@@ -311,9 +312,8 @@ class OfflineStore(Closing):
         begin = dispatched if self.traits.is_clean else low
         if self.traits.is_clean and drop_lost(self.directory, queues, (low, tail.end_offset)):
             start = begin = low
-        if begin >= tail.end_offset:
-            pass  # a clean stop leaves nothing to dispatch
-        elif self._owe(queues, start, begin):
+        # A clean stop leaves nothing to dispatch.
+        if begin < tail.end_offset and self._owe(queues, start, begin):
             # A queue lacks units from before the walk: they can only come from an earlier one.
             for queue in queues.values():
                 queue.owed.clear()
@@ -400,13 +400,7 @@ class OfflineStore(Closing):
 
     def ext_unit(self, key: QueueKey, address: int) -> ExtUnit | None:
         """Return the extension unit of a queue at an address; None if none is there."""
-        place = self.directory.path(names.CONSUME_QUEUE_EXT) / key.topic / str(key.queue_id)
-        offset = ext_offset(address)
-        for file in reversed(self.directory.offset_files(place)):
-            if file.base_offset <= offset < file.base_offset + file.size:
-                position = offset - file.base_offset
-                return ExtUnit.decode(self._readers.read(file.path, position, MAX_I16))
-        return None
+        return ext_unit_at(self.directory, self._readers, key, address)
 
     # --- looking up ----------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.store.disk.damage import Finding, Loss
 from rocketlake.store.disk.log import MISSING, Readers
-from rocketlake.store.disk.queues import Places
+from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.gaps import Gap, walk_past
 
