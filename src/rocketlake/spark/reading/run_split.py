@@ -75,7 +75,7 @@ def _weights(rows: Numbers, indexes: Numbers, places: Numbers, run_ends: Numbers
     following = np.append(begins[1:], 0.0)
     ends = np.maximum(np.where(is_last, begins + sizes, following), begins + 1)
     counts = np.where(is_last, run_ends[rows], np.append(indexes[1:], 0)) - indexes
-    density = counts * sizes / (ends - begins)
+    density = counts * sizes / np.maximum(ends - begins, 1)  # 2**60 + 1 is 2**60 in a float
     edges = np.concatenate([begins, ends])
     order = np.argsort(edges, kind="stable")
     slope = np.cumsum(np.concatenate([density, -density])[order])
