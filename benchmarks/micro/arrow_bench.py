@@ -9,7 +9,7 @@ from measure import Figure, best_of
 from rocketlake.format import record
 from rocketlake.format._kernel import pure
 from rocketlake.format.arrow_columns import ArrowColumn, arrow_columns
-from rocketlake.spark.worker_process import settle_worker
+from rocketlake.spark.worker_process import tune_worker
 
 COUNT = 200_000
 PURE_COUNT = 2000
@@ -18,7 +18,7 @@ EVERY = ArrowColumn(sum(ArrowColumn))
 
 
 def columns_100b() -> Iterator[Figure]:
-    settle_worker()  # as the source does
+    tune_worker()  # as the source does
     data = corpus.log_bytes(COUNT, 100, with_client_properties=True)
     parts = list(_scanned(data))
     few = np.ascontiguousarray(parts[0].rows[:PURE_COUNT]).view(np.uint8)

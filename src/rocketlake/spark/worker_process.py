@@ -13,7 +13,7 @@ _IMPORTING: Final = 2
 _tasks = count()
 
 
-def settle_worker() -> None:
+def tune_worker() -> None:
     """Have a process keep its memory, and pass over its modules when it looks for garbage.
 
     For the begin of a task, when what it needs is imported.

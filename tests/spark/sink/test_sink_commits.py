@@ -13,7 +13,7 @@ from rocketlake import Message
 from rocketlake.clock import SystemClock
 from rocketlake.embedded.bulk_store import open_bulk
 from rocketlake.files.ops import PosixFileOps
-from rocketlake.spark.sink.marks import MarkBook
+from rocketlake.spark.sink.marks import MarkFiles
 from rocketlake.spark.sink.plan import WriteKey
 from rocketlake.spark.sink.sweeper import FORGOTTEN_MS, Sweeper
 from rocketlake.store.offline import OfflineStore
@@ -230,7 +230,7 @@ def test_sweeper_keeps_what_an_intent_names(tmp_path: Path) -> None:
     files = sink.stage(stream(0), numbered(0, 10))
     with sink.committer._open() as store:
         sink.committer._start(store, stream(0), files)
-    sweeper = Sweeper(PosixFileOps(), MarkBook(PosixFileOps(), tmp_path / "s"))
+    sweeper = Sweeper(PosixFileOps(), MarkFiles(PosixFileOps(), tmp_path / "s"))
     sweeper.sweep(stream(5), files)
     sweeper.remove(files, Path(files[0].path).parent)
     assert sink.committer.finish_pending() == 1

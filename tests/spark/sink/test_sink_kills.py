@@ -18,7 +18,7 @@ import rocketlake
 from rocketlake import Message, failpoint
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.spark.sink import finish
-from rocketlake.spark.sink.marks import MarkBook
+from rocketlake.spark.sink.marks import MarkFiles
 from rocketlake.store.offline import OfflineStore
 from support import forks
 from support.sink_kit import Sink, assert_sound, bodies, leftovers, numbered, stream
@@ -114,7 +114,7 @@ def places_of(store: OfflineStore, key: Any) -> list[int]:
 
 
 def has_intent(path: Path) -> bool:
-    return bool(MarkBook(PosixFileOps(), path).pending())
+    return bool(MarkFiles(PosixFileOps(), path).pending())
 
 
 def check(path: Path, tags: str) -> None:
@@ -193,7 +193,7 @@ def test_torn_end_is_appended_again(tmp_path: Path, seed: int) -> None:
     sink, path = make_sink(tmp_path), tmp_path / "s"
     first = sink.stage(KEY, *rows_of("first"))
     assert kill_commit(sink, first, Moment("piece.after", rng.randrange(1, 40)))
-    (mark,) = MarkBook(PosixFileOps(), path).pending()
+    (mark,) = MarkFiles(PosixFileOps(), path).pending()
     assert mark.intent is not None
     begin = mark.intent.points[0].offset
     with OfflineStore(path) as store:

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlake.errors import ConfigError
-from rocketlake.spark.reading.options import EARLIEST, LATEST, Moment, SourceOptions, Table
+from rocketlake.spark.reading.options import EARLIEST, LATEST, ReadBound, SourceOptions, Table
 
 
 def parse(**options: str) -> SourceOptions:
@@ -50,11 +50,14 @@ def test_names_do_not_care_for_case() -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ({"startingOffsets": "latest"}, Moment(LATEST)),
+        ({"startingOffsets": "latest"}, ReadBound(LATEST)),
         ({"startingOffsets": '{"t": {"0": 5, "1": -1}}'}, ({"t": {0: 5, 1: -1}}, False)),
-        ({"startingTimestamp": "1767225600000"}, Moment(1767225600000, is_time=True)),
-        ({"startingTimestamp": "2026-01-01T00:00:00"}, Moment(1767225600000, is_time=True)),
-        ({"startingTimestamp": "2026-01-01T01:00:00+01:00"}, Moment(1767225600000, is_time=True)),
+        ({"startingTimestamp": "1767225600000"}, ReadBound(1767225600000, is_time=True)),
+        ({"startingTimestamp": "2026-01-01T00:00:00"}, ReadBound(1767225600000, is_time=True)),
+        (
+            {"startingTimestamp": "2026-01-01T01:00:00+01:00"},
+            ReadBound(1767225600000, is_time=True),
+        ),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, ({"t": {0: 7}}, True)),
     ],
 )

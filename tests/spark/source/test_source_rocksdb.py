@@ -8,8 +8,8 @@ import pytest
 from rocketlake.errors import StoreError
 from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WritePlan
-from rocketlake.spark.stream.offsets import Lane
-from rocketlake.spark.stream.progress import ProgressKeeper, StorePlace
+from rocketlake.spark.stream.offsets import StreamSource
+from rocketlake.spark.stream.progress import GroupProgress, StoreLocation
 from support.golden import ROCKSDB_DATA, GoldenCase, GoldenStores, snapshot
 from support.spark_reading import read_rows, read_table
 
@@ -87,9 +87,9 @@ def test_progress_of_a_query_is_not_written_beside_the_database(
 ) -> None:
     wanted, root = case
     before = snapshot(root)
-    keeper = ProgressKeeper("billing", {"a": StorePlace(root)})
+    keeper = GroupProgress("billing", {"a": StoreLocation(root)})
     committed = {o["queueId"]: o["offset"] for o in wanted.spec["config"]["offsets"][:2]}
-    assert {queue: keeper.find(Lane("a", "T", queue)) for queue in committed} == committed
-    keeper.write({Lane("a", "T", 0): committed[0] + 1})
+    assert {queue: keeper.find(StreamSource("a", "T", queue)) for queue in committed} == committed
+    keeper.write({StreamSource("a", "T", 0): committed[0] + 1})
     assert "in RocksDB" in caplog.text
     assert snapshot(root) == before

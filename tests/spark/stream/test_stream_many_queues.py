@@ -11,10 +11,10 @@ import pytest
 import rocketlake
 from rocketlake import Message
 from rocketlake.errors import ConfigError, StoreError
-from rocketlake.spark.stream.limits import Stretch
+from rocketlake.spark.stream.limits import OffsetRange
 from rocketlake.spark.stream.listener import read_lag
-from rocketlake.spark.stream.offsets import NAMED_MAX, Lane, Position, StreamOffset
-from rocketlake.spark.stream.positions import Look
+from rocketlake.spark.stream.offsets import NAMED_MAX, Position, StreamOffset, StreamSource
+from rocketlake.spark.stream.positions import BoundsSnapshot
 from rocketlake.store.offline.log_sync import LogSync
 from spark.stream.stream_play import Play, bodies
 from support.store_builder import StoreBuilder
@@ -94,13 +94,13 @@ def test_checkpoint_of_an_earlier_release_goes_on(tmp_path):
 def test_units_in_many_packed_names_are_the_same_again():
     chance = random.Random(3)
     ends = {
-        Lane(broker, f"topic é {chance.randrange(50)}", chance.randrange(-1, 400) or 5): (
+        StreamSource(broker, f"topic é {chance.randrange(50)}", chance.randrange(-1, 400) or 5): (
             chance.randrange(1 << 60)
         )
         for broker in "ab"
         for _ in range(400)
     }
-    ends = {lane: at for lane, at in ends.items() if not lane.is_log}
+    ends = {source: at for source, at in ends.items() if not source.is_log}
     offset = StreamOffset(ends, ends, is_initial=True, at={"c": Position(1 << 60, 3, 4)})
     text = json.dumps(offset.encode())
     assert StreamOffset.decode(json.loads(text)) == offset
@@ -132,16 +132,16 @@ def test_available_now_names_the_place_where_it_ends(tmp_path):
 
 def test_sum_of_queues_follows_each_change():
     chance = random.Random(4)
-    lanes = [Lane("a", "T", number) for number in range(200)]
-    look = Look({lane: Stretch(0, 5) for lane in lanes}, {"a": 100})
+    sources = [StreamSource("a", "T", number) for number in range(200)]
+    look = BoundsSnapshot({source: OffsetRange(0, 5) for source in sources}, {"a": 100})
     look.positions([])
     for step in range(50):
-        changed = {lane: Stretch(0, step) for lane in chance.sample(lanes, 5)}
+        changed = {source: OffsetRange(0, step) for source in chance.sample(sources, 5)}
         look.change(changed, {"a": 100 + step})
-        named = chance.sample(lanes, 3)
-        anew = Look(look.bounds, {"a": 100 + step}).positions(named)
+        named = chance.sample(sources, 3)
+        anew = BoundsSnapshot(look.bounds, {"a": 100 + step}).positions(named)
         assert look.positions(named) == anew
-    assert look.positions(lanes)["a"] == Position(149, 0, 0)
+    assert look.positions(sources)["a"] == Position(149, 0, 0)
 
 
 # --- what is not the same any more ---------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_damaged_store_has_all_queues_by_name(tmp_path):
     play.step()
     assert "at" not in play.offsets[-1]
     ends = StreamOffset.decode(play.offsets[-1]).ends
-    assert ends[Lane("s", "T0", 0)] == 1
+    assert ends[StreamSource("s", "T0", 0)] == 1
     path.write_bytes(good)  # as a start of the broker would mend it
     again = Play(root, play.offsets, topicPattern="T.*", onDamage="skip")
     assert bodies(again.step()) == [f"{QUEUES // 5 * 5:04}"]

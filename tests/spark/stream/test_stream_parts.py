@@ -10,33 +10,36 @@ import pytest
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.stream.batch_start import advance, clip
-from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
+from rocketlake.spark.stream.limits import OffsetRange, TriggerDelay, share_bytes, share_rows
 from rocketlake.spark.stream.listener import LagListener, read_lag
-from rocketlake.spark.stream.offsets import Lane, StreamOffset
+from rocketlake.spark.stream.offsets import StreamOffset, StreamSource
 from rocketlake.spark.stream.stream_options import StreamOptions
 from support.manual_clock import ManualClock
 
-A0, A1, B0 = Lane("a", "T", 0), Lane("a", "T", 1), Lane("b", "T", 0)
+A0, A1, B0 = StreamSource("a", "T", 0), StreamSource("a", "T", 1), StreamSource("b", "T", 0)
 
 
 # --- offsets -------------------------------------------------------------------------------------
 
 
 def test_an_offset_is_the_same_text_whatever_the_order():
-    lanes = {Lane("a", "T", q): q for q in (10, 2, 0)} | {Lane("a", "S", 0): 7, B0: 1}
-    shuffled = dict(reversed(lanes.items()))
-    text = json.dumps(StreamOffset(lanes, {A0: 5}).encode())
+    sources = {StreamSource("a", "T", q): q for q in (10, 2, 0)} | {
+        StreamSource("a", "S", 0): 7,
+        B0: 1,
+    }
+    shuffled = dict(reversed(sources.items()))
+    text = json.dumps(StreamOffset(sources, {A0: 5}).encode())
     assert text == json.dumps(StreamOffset(shuffled, {A0: 5}).encode())
     assert text == (
         '{"begin": {"a": {"T": {"0": 5}}}, "queues": {"a": {"S": {"0": 7}, "T": {"0": 0, "10": 10,'
         ' "2": 2}}, "b": {"T": {"0": 1}}}, "version": 1}'
     )
-    assert StreamOffset.decode(json.loads(text)) == StreamOffset(lanes, {A0: 5})
+    assert StreamOffset.decode(json.loads(text)) == StreamOffset(sources, {A0: 5})
     assert text == json.dumps(json.loads(text), sort_keys=True)
 
 
 def test_offsets_of_logs_and_of_a_start():
-    logs = StreamOffset({Lane("b"): 1, Lane("a"): 1 << 60}, is_initial=True)
+    logs = StreamOffset({StreamSource("b"): 1, StreamSource("a"): 1 << 60}, is_initial=True)
     text = json.dumps(logs.encode())
     assert text == '{"initial": true, "log": {"a": 1152921504606846976, "b": 1}, "version": 1}'
     assert StreamOffset.decode(json.loads(text)) == logs
@@ -66,49 +69,56 @@ def test_offsets_of_others_are_refused(members, words):
 
 
 def test_rows_are_shared_by_what_each_has_and_none_starves():
-    news = {Lane("a", "T", q): Stretch(100, 100 + n) for q, n in enumerate((900, 90, 9, 1, 0))}
+    news = {
+        StreamSource("a", "T", q): OffsetRange(100, 100 + n)
+        for q, n in enumerate((900, 90, 9, 1, 0))
+    }
     shares = share_rows(news, 100, turn=0)
     assert sum(shares.values()) == 100
-    assert [shares.get(lane, 0) for lane in news] == [88, 9, 2, 1, 0]
-    assert share_rows(news, 1000, turn=0) == {lane: s.count for lane, s in news.items() if s.count}
-    few = [{lane for lane, n in share_rows(news, 1, turn).items() if n} for turn in range(4)]
-    assert set.union(*few) == set(news) - {Lane("a", "T", 4)}
+    assert [shares.get(source, 0) for source in news] == [88, 9, 2, 1, 0]
+    assert share_rows(news, 1000, turn=0) == {
+        source: s.count for source, s in news.items() if s.count
+    }
+    few = [{source for source, n in share_rows(news, 1, turn).items() if n} for turn in range(4)]
+    assert set.union(*few) == set(news) - {StreamSource("a", "T", 4)}
 
 
 def test_any_sharing_keeps_to_the_limit_and_takes_what_it_may():
     chance = random.Random(6)
     for _ in range(300):
         counts = [chance.choice((0, 1, 5, 1000)) for _ in range(chance.randint(1, 9))]
-        news = {Lane("a", "T", q): Stretch(0, n) for q, n in enumerate(counts)}
+        news = {StreamSource("a", "T", q): OffsetRange(0, n) for q, n in enumerate(counts)}
         limit, turn = chance.randint(1, 1500), chance.randint(0, 20)
         shares = share_rows(news, limit, turn)
         assert sum(shares.values()) == min(limit, sum(counts))
-        assert all(0 <= n <= news[lane].count for lane, n in shares.items())
+        assert all(0 <= n <= news[source].count for source, n in shares.items())
         if limit >= len(counts):
-            assert all(shares[lane] for lane in news if news[lane].count)
+            assert all(shares[source] for source in news if news[source].count)
 
 
 def test_bytes_are_shared_and_a_large_message_comes_alone():
     sizes = {A0: np.full(1000, 10), A1: np.array([10, 10, 5000, 10]), B0: np.full(10, 100)}
-    news = {lane: Stretch(0, len(found)) for lane, found in sizes.items()}
+    news = {source: OffsetRange(0, len(found)) for source, found in sizes.items()}
     done = dict.fromkeys(news, 0)
     batches = 0
-    while any(done[lane] < len(sizes[lane]) for lane in news):
-        left = {lane: Stretch(done[lane], len(sizes[lane])) for lane in news}
-        taken = share_bytes(left, 1000, batches, lambda lane, at, n: sizes[lane][at : at + n])
-        size = sum(int(sizes[lane][done[lane] : done[lane] + n].sum()) for lane, n in taken.items())
+    while any(done[source] < len(sizes[source]) for source in news):
+        left = {source: OffsetRange(done[source], len(sizes[source])) for source in news}
+        taken = share_bytes(left, 1000, batches, lambda source, at, n: sizes[source][at : at + n])
+        size = sum(
+            int(sizes[source][done[source] : done[source] + n].sum()) for source, n in taken.items()
+        )
         rows = sum(taken.values())
         assert rows
         assert size <= 1000 or rows == 1
-        for lane, n in taken.items():
-            done[lane] += n
+        for source, n in taken.items():
+            done[source] += n
         batches += 1
     assert batches <= 24  # 16,040 bytes, and one message alone
 
 
 def test_small_batches_wait_but_not_for_ever():
     clock = ManualClock()
-    patience = Patience(10, 1000, clock)
+    patience = TriggerDelay(10, 1000, clock)
     assert patience.is_enough(1)  # the first comes at once
     assert not patience.is_enough(9)
     assert patience.is_enough(10)
@@ -123,24 +133,24 @@ def test_small_batches_wait_but_not_for_ever():
 
 
 def test_where_each_queue_goes_on():
-    bounds = {A0: Stretch(0, 10), A1: Stretch(5, 9)}
-    assert advance({A0: 4}, bounds).news == {A0: Stretch(4, 10), A1: Stretch(5, 9)}
+    bounds = {A0: OffsetRange(0, 10), A1: OffsetRange(5, 9)}
+    assert advance({A0: 4}, bounds).available == {A0: OffsetRange(4, 10), A1: OffsetRange(5, 9)}
     assert advance({A0: 10, A1: 9, B0: 0}, bounds).losses == []
     (loss,) = advance({A0: 4, A1: 3}, bounds).losses
     assert loss.startswith("messages 3 to 5 of T queue 1 of a expired before they were read")
     anew = advance({A0: 11}, bounds)
-    assert anew.news[A0] == Stretch(0, 10)
+    assert anew.available[A0] == OffsetRange(0, 10)
     assert "T queue 0 of a was read up to 11, but ends at 10" in anew.losses[0]
     (gone,) = advance({A0: 1, B0: 3}, bounds).losses
     assert gone.startswith("T queue 0 of b was read up to 3 and is gone")
 
 
 def test_a_batch_is_cut_to_what_there_still_is():
-    bounds = {A0: Stretch(3, 10)}
-    found, losses = clip({A0: Stretch(0, 5), A1: Stretch(2, 2)}, bounds)
-    assert (found, len(losses)) == ({A0: Stretch(3, 5)}, 1)
-    found, losses = clip({A0: Stretch(8, 12), B0: Stretch(0, 1)}, bounds)
-    assert (found, len(losses)) == ({A0: Stretch(8, 10)}, 2)
+    bounds = {A0: OffsetRange(3, 10)}
+    found, losses = clip({A0: OffsetRange(0, 5), A1: OffsetRange(2, 2)}, bounds)
+    assert (found, len(losses)) == ({A0: OffsetRange(3, 5)}, 1)
+    found, losses = clip({A0: OffsetRange(8, 12), B0: OffsetRange(0, 1)}, bounds)
+    assert (found, len(losses)) == ({A0: OffsetRange(8, 10)}, 2)
 
 
 # --- options -------------------------------------------------------------------------------------
@@ -208,7 +218,7 @@ def test_lag_is_what_is_there_and_was_not_read():
     end = StreamOffset({A0: 4, A1: 2})
     latest = StreamOffset({A0: 10, A1: 9, B0: 7}, {A0: 0, A1: 5, B0: 6})
     found = read_lag(progress(text(end), text(latest)))
-    assert [(lane.lane, lane.lag) for lane in found.lanes] == [(A0, 6), (A1, 4), (B0, 1)]
+    assert [(source.source, source.lag) for source in found.lanes] == [(A0, 6), (A1, 4), (B0, 1)]
     assert (found.lag, found.by_topic) == (11, {"T": 11})
     assert str(found) == "query q batch 4: lag 11, most in T queue 0 of a: 6"
     assert read_lag(progress('{"n": 3}', None)) is None

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rocketlake.errors import StoreNotFoundError
 from rocketlake.spark.wording import reworded
-from rocketlake.spark.worker_process import settle_worker
+from rocketlake.spark.worker_process import tune_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def _task(
     action: Callable[[Argument], Value], pieces: Sequence[Sequence[Argument]]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        settle_worker()
+        tune_worker()
         for batch in batches:
             numbers = batch.column(0)
             values = [

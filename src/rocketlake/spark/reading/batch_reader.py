@@ -18,7 +18,7 @@ from rocketlake.spark.reading.partitions import (
 )
 from rocketlake.spark.reading.planning import plan_log, plan_spans
 from rocketlake.spark.reading.pushed_offsets import narrow
-from rocketlake.spark.reading.queue_spans import check_moments, check_topics, wanted_spans
+from rocketlake.spark.reading.queue_spans import check_bounds_order, check_topics, wanted_spans
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.reading.tables import damage, index, log, queue, small
 from rocketlake.spark.reading.terms import allows
@@ -35,7 +35,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRea
         ConfigError: options or schema are wrong.
     """
     parsed = SourceOptions.parse(options)
-    check_moments(parsed)
+    check_bounds_order(parsed)
     wanted = subset(schema, parsed.selectable)
     is_pushing = pushdown.is_pushing() if parsed.push_filters is None else parsed.push_filters
     return (PushingReader if is_pushing else BatchReader)(parsed, wanted)

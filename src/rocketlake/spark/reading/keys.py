@@ -15,7 +15,7 @@ from rocketlake.spark.reading.log_cuts import proven_before
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_part, plan_places, plan_spans
-from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreRef
 from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
@@ -44,9 +44,9 @@ def plan_key(
     for begin, end in scans:
         offsets = offsets[(offsets < begin) | (offsets >= end)]
     parts += _plan_found(StoreRef.of(broker, store), store, plain, offsets, options=options)
-    seats = tuple(_seat(store, span) for span in plain)
+    ranges = tuple(_queue_range(store, span) for span in plain)
     for scan in scans:
-        parts += plan_part(store, broker, scan, options, seats=seats)
+        parts += plan_part(store, broker, scan, options, ranges=ranges)
     return parts
 
 
@@ -115,8 +115,8 @@ def _unit(store: OfflineStore, key: QueueKey, queue_offset: int) -> Places:
     return queue.units(queue.index_of(queue_offset), 1)
 
 
-def _seat(store: OfflineStore, span: QueueSpan) -> Seat:
+def _queue_range(store: OfflineStore, span: QueueSpan) -> QueueRange:
     """Return what a span holds along the log: nothing of a topic that had its name before."""
     unit = _unit(store, span.key, span.from_offset)
     first = int(unit["physical_offset"][0]) if len(unit) else 0
-    return Seat(span.topic, span.queue_id, span.from_offset, span.to_offset, first)
+    return QueueRange(span.topic, span.queue_id, span.from_offset, span.to_offset, first)

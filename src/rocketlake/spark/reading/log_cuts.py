@@ -9,7 +9,7 @@ from rocketlake.spark.reading.units import UnitFiles, UnitRun
 from rocketlake.store.disk.log import Readers, is_record_at
 from rocketlake.store.offline import OfflineStore
 
-_WITNESSES: Final = 16  # queues that are asked: the longest ones
+_RUNS_ASKED: Final = 16  # queues that are asked: the longest ones
 
 
 def log_pieces(store: OfflineStore, begin: int, end: int, pieces: int) -> list[tuple[int, int]]:
@@ -20,7 +20,7 @@ def log_pieces(store: OfflineStore, begin: int, end: int, pieces: int) -> list[t
     if pieces > 1:
         readers = Readers(store.directory.ops)
         files = UnitFiles(store.directory.root, readers)
-        runs = _witnesses(store)
+        runs = _longest_runs(store)
         step = (end - begin) / pieces
         targets = [begin + int(step * number) for number in range(1, pieces)]
         near = int(step / 16)  # the first queue that names a record so near is good enough
@@ -52,14 +52,14 @@ def end_at(store: OfflineStore, timestamp: int | None) -> int:
     return store.max_offset
 
 
-def _witnesses(store: OfflineStore) -> list[UnitRun]:
+def _longest_runs(store: OfflineStore) -> list[UnitRun]:
     queues = sorted(store.queues.values(), key=lambda queue: queue.first_index - queue.end_index)
     return [
         UnitRun(
             *(queue.key.topic, queue.key.queue_id, queue.kind.is_batch, queue.file_size),
             *(queue.first_index, queue.end_index),
         )
-        for queue in queues[:_WITNESSES]
+        for queue in queues[:_RUNS_ASKED]
         if queue.end_index > queue.first_index
     ]
 
@@ -98,7 +98,7 @@ def proven_before(store: OfflineStore, offset: int) -> int:
     best = file.base_offset if file is not None else store.min_offset
     readers = Readers(store.directory.ops)
     files = UnitFiles(store.directory.root, readers)
-    for run in _witnesses(store):
+    for run in _longest_runs(store):
         index = files.index_at(run, run.from_index, offset + 1)
         unit = files.read(run, max(index - 1, run.from_index), 1)
         place = int(unit["physical_offset"][0]) if len(unit) else -1

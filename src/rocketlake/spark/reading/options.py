@@ -127,7 +127,7 @@ _ALLOWED: Final = {
 }
 
 
-class Moment(Struct, frozen=True):
+class ReadBound(Struct, frozen=True):
     """Where to begin or to end: an offset or a time for every queue, and others for some.
 
     `default` is an offset (EARLIEST, LATEST), or a time if `is_time`.
@@ -157,8 +157,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     queue_ids: frozenset[int] | None = None
     assigned: Mapping[str, frozenset[int]] | None = None
     """The wanted queues of each topic, where these differ; None: `queue_ids` of all."""
-    starting: Moment = Moment(EARLIEST)
-    ending: Moment = Moment(LATEST)
+    starting: ReadBound = ReadBound(EARLIEST)
+    ending: ReadBound = ReadBound(LATEST)
     no_match: NoMatch = NoMatch.ERROR
     tags: str | None = None
     sql: str | None = None
@@ -238,8 +238,8 @@ class _Parser:
     def parse(self) -> SourceOptions:
         """Read every option."""
         table = self._choice("table", Table, Table.MESSAGES)
-        starting = self._moment("starting", EARLIEST)
-        ending = self._moment("ending", LATEST)
+        starting = self._bound("starting", EARLIEST)
+        ending = self._bound("ending", LATEST)
         topics, pattern = self._topics()
         wanted = SourceOptions(
             paths=self._paths(),
@@ -353,21 +353,21 @@ class _Parser:
             found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
         return frozenset(found)
 
-    def _moment(self, which: str, default: int) -> Moment:
+    def _bound(self, which: str, default: int) -> ReadBound:
         keys = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
         given = [key for key in keys if key in self._given]
         if len(given) > 1:
             raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
         if not given:
-            return Moment(default)
+            return ReadBound(default)
         text = self._given[given[0]].strip()
         if given[0] == f"{which}Timestamp":
-            return Moment(parse_time(text, given[0]), is_time=True)
+            return ReadBound(parse_time(text, given[0]), is_time=True)
         words = {"earliest": EARLIEST, "latest": LATEST}
         if which == "starting":
             words["group"] = GROUP
         if given[0] == f"{which}Offsets" and text.lower() in words:
-            return Moment(words[text.lower()])
+            return ReadBound(words[text.lower()])
         is_time = given[0].endswith("ByTimestamp")
         example = '{"topic": {"0": 1767225600000}}' if is_time else '{"topic": {"0": 12}}'
         hint = "" if is_time else "earliest, latest or "
@@ -381,7 +381,7 @@ class _Parser:
                     raise ConfigError(
                         f"option {given[0]}: {value} of queue {topic}/{queue_id} is below {lowest}"
                     )
-        return Moment(default, is_time=is_time, by_queue=by_queue)
+        return ReadBound(default, is_time=is_time, by_queue=by_queue)
 
     def _tags(self) -> str | None:
         from rocketlake.filters.tags import TagFilter  # noqa: PLC0415 - few need it

@@ -15,15 +15,15 @@ from rocketlake.errors import StoreError
 from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.record_filter import LogFilter, RecordFilter
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import PackedRuns, RunTable
 from rocketlake.spark.reading.run_units import read_units
-from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
+from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, apply_damage_policy
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.schema import arrow_schema
-from rocketlake.spark.worker_process import settle_worker
+from rocketlake.spark.worker_process import tune_worker
 from rocketlake.store.disk.damage import Finding
 from rocketlake.store.disk.log import MISSING
 from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
@@ -89,7 +89,7 @@ class LogPart(Struct, frozen=True, tag=True):
     store: StoreRef
     begin: int
     end: int
-    seats: tuple[Seat, ...] | None = None
+    ranges: tuple[QueueRange, ...] | None = None
     """Which records queues hold, where only those are wanted."""
 
 
@@ -114,12 +114,12 @@ def read_partition(
     """
     if not isinstance(partition, Partition):
         return  # Spark's own, in place of none
-    settle_worker()
+    tune_worker()
     part = partition.part
     assert isinstance(part, QueuePart | PlacesPart | LogPart), "messages are read of no other"
     wanted = RecordFilter(options)
     if isinstance(part, LogPart):
-        wanted = LogFilter(options, part.seats)
+        wanted = LogFilter(options, part.ranges)
     checks = part.store.checks
     if "body" not in schema.names:
         checks &= ~Check.BODY_CRC  # what nobody asked for is not looked at
@@ -130,7 +130,7 @@ def read_partition(
             is_raw_body=options.raw_body,
             broker=part.store.broker,
             rows_max=ROWS_MAX,
-            on_bad_body=reader.judge_body,
+            on_bad_body=reader.report_bad_body,
         )
         if isinstance(part, QueuePart):
             found = reader.of_runs(part.table)
@@ -193,7 +193,7 @@ class _PartReader:
             if isinstance(step, Gap):
                 text = reason_text(step.reason)
                 self._damage.report(step.file.path, step.file_position, text, size=step.size)
-                self._judge()
+                self._apply_damage_policy()
                 continue
             keep = self._wanted.records(step.columns)
             columns = step.columns
@@ -204,7 +204,7 @@ class _PartReader:
     def _gather(
         self, places: Places, numbers: npt.NDArray[np.int64], queues: list[Queue]
     ) -> Iterator[Found]:
-        self._judge()
+        self._apply_damage_policy()
         keep = ~is_prefill(places)
         codes = self._wanted.units(places, numbers, queues)
         if codes is not None:
@@ -264,17 +264,17 @@ class _PartReader:
             said = f"{text}; {name} is left out"
             count = int(places["batch_size"][index])
             self._damage.report(path, position, said, size=max(size, 0), messages=count)
-        self._judge()
+        self._apply_damage_policy()
 
-    def judge_body(self, physical_offset: int, reason: str) -> None:
+    def report_bad_body(self, physical_offset: int, reason: str) -> None:
         """Tell of a body that cannot be inflated; where that is passed over, it is as stored."""
         path, position = self._log.describe(physical_offset)
         text = f"the body cannot be inflated (option rawBody = true gives it as stored): {reason}"
         self._damage.report(path, position, text)
-        self._judge()
+        self._apply_damage_policy()
 
-    def _judge(self) -> None:
-        judge_damage(self._damage.findings, self._options)
+    def _apply_damage_policy(self) -> None:
+        apply_damage_policy(self._damage.findings, self._options)
         if self._on_damage is not None:
             for finding in self._damage.findings:
                 self._on_damage(finding)

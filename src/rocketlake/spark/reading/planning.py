@@ -11,7 +11,7 @@ from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, want
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
 from rocketlake.spark.reading.pushed_offsets import times
-from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
@@ -184,12 +184,12 @@ def plan_part(
     part: tuple[int, int],
     options: SourceOptions,
     *,
-    seats: tuple[Seat, ...] | None = None,
+    ranges: tuple[QueueRange, ...] | None = None,
 ) -> list[Partition]:
     """Return partitions that hold a part of the log, which begins with a record."""
     ref = StoreRef.of(broker, store)
     pieces = pieces_for(part[1] - part[0], options)
     return [
-        Partition(LogPart(ref, begin, end, seats))
+        Partition(LogPart(ref, begin, end, ranges))
         for begin, end in log_pieces(store, *part, pieces)
     ]

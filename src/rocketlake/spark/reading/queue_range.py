@@ -1,9 +1,9 @@
-"""Seat: which records along the log a wanted queue holds."""
+"""QueueRange: which records along the log a wanted queue holds."""
 
 from msgspec import Struct
 
 
-class Seat(Struct, frozen=True):
+class QueueRange(Struct, frozen=True):
     """Queue offsets of one queue, and the first byte of the log that it knows."""
 
     topic: str

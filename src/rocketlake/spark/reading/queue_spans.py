@@ -8,7 +8,14 @@ from msgspec import Struct
 
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.model.queues import QueueKey
-from rocketlake.spark.reading.options import EARLIEST, GROUP, LATEST, Moment, NoMatch, SourceOptions
+from rocketlake.spark.reading.options import (
+    EARLIEST,
+    GROUP,
+    LATEST,
+    NoMatch,
+    ReadBound,
+    SourceOptions,
+)
 from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import Boundary, OfflineStore
 from rocketlake.store.offline.times import time_lookup
@@ -35,7 +42,7 @@ def topic_filter(options: SourceOptions) -> Callable[[str], bool]:
     return cache(options.wants_topic)
 
 
-def check_moments(options: SourceOptions) -> None:
+def check_bounds_order(options: SourceOptions) -> None:
     """Refuse a start behind its end where the options name both; what else there is, queues tell.
 
     Raises:
@@ -90,8 +97,8 @@ def wanted_spans(store: OfflineStore, options: SourceOptions) -> list[QueueSpan]
 
 def _check_order(key: QueueKey, first: int, last: int, options: SourceOptions) -> None:
     """Refuse offsets that select nothing; times may, of a queue that has no such message."""
-    moments = (options.starting, options.ending)
-    if any(moment.of(key.topic, key.queue_id)[1] for moment in moments):
+    both = (options.starting, options.ending)
+    if any(bound.of(key.topic, key.queue_id)[1] for bound in both):
         return
     raise ConfigError(
         f"startingOffsets of {key} is {first} and endingOffsets is {last}: the start is behind the"
@@ -213,13 +220,13 @@ def check_names(keys: Collection[QueueKey], places: str, options: SourceOptions)
                 f"option assign names queue {missing[0]} of topic {topic}, which has the queues"
                 f" {', '.join(map(str, sorted(there)))}"
             )
-    for moment in (options.starting, options.ending):
-        _check_named(moment, keys, options)
+    for bound in (options.starting, options.ending):
+        _check_named(bound, keys, options)
 
 
-def _check_named(moment: Moment, keys: Iterable[QueueKey], options: SourceOptions) -> None:
+def _check_named(bound: ReadBound, keys: Iterable[QueueKey], options: SourceOptions) -> None:
     known = {key for key in keys if options.wants_topic(key.topic)}
-    for topic, offsets in moment.by_queue.items():
+    for topic, offsets in bound.by_queue.items():
         for queue_id in offsets:
             if QueueKey(topic, queue_id) not in known:
                 there = sorted(key.queue_id for key in known if key.topic == topic)

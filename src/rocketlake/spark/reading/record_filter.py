@@ -14,7 +14,7 @@ from rocketlake.model.message import split_keys
 from rocketlake.model.topics import SCHEDULE_TOPIC
 from rocketlake.spark.reading.log_cuts import wanted_times
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.queue_range import Seat
+from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.terms import Op, Term
 from rocketlake.store.disk.owed_units import Places
 
@@ -95,16 +95,16 @@ class RecordFilter:
 
 
 class LogFilter(RecordFilter):
-    """The same along the log, where times bound the whole of it and seats say what is queued."""
+    """The same along the log, where times bound the whole of it and ranges say what is queued."""
 
-    def __init__(self, options: SourceOptions, seats: Sequence[Seat] | None) -> None:
+    def __init__(self, options: SourceOptions, ranges: Sequence[QueueRange] | None) -> None:
         super().__init__(options)
         first, last = wanted_times(options)
-        if first is not None and seats is None:
+        if first is not None and ranges is None:
             self._terms = (*self._terms, Term("store_timestamp", Op.AT_LEAST, (first * 1000,)))
-        if last is not None and seats is None:
+        if last is not None and ranges is None:
             self._terms = (*self._terms, Term("store_timestamp", Op.BELOW, (last * 1000,)))
-        self._seats = {(s.topic, s.queue_id): s for s in seats} if seats is not None else None
+        self._ranges = {(s.topic, s.queue_id): s for s in ranges} if ranges is not None else None
 
     def records(
         self,
@@ -113,14 +113,14 @@ class LogFilter(RecordFilter):
         queue_offsets: Numbers | None = None,
     ) -> Mask | None:
         """Mark the records that are wanted; None: all."""
-        if self._seats is not None:
-            seated = self._seated(columns, self._seats)
-            keep = seated if keep is None else keep & seated
+        if self._ranges is not None:
+            inside = self._in_ranges(columns, self._ranges)
+            keep = inside if keep is None else keep & inside
         found = super().records(columns, keep, queue_offsets)
         return keep if found is None else found
 
     @staticmethod
-    def _seated(columns: RecordColumns, seats: dict[tuple[str, int], Seat]) -> Mask:
+    def _in_ranges(columns: RecordColumns, ranges: dict[tuple[str, int], QueueRange]) -> Mask:
         """Mark the records that queues hold in the wanted ranges."""
         codes, topics = columns.topics()
         both = codes.astype(np.int64) << 32 | columns["queue_id"].astype(np.uint32)
@@ -129,9 +129,9 @@ class LogFilter(RecordFilter):
         limits[:, 0] = 1  # an empty range
         for index, number in enumerate(kinds.tolist()):
             queue_id = int(np.uint32(number & 0xFFFFFFFF).astype(np.int32))
-            seat = seats.get((topics[number >> 32], queue_id))
-            if seat is not None:
-                limits[index] = (seat.from_offset, seat.to_offset, seat.from_physical)
+            wanted = ranges.get((topics[number >> 32], queue_id))
+            if wanted is not None:
+                limits[index] = (wanted.from_offset, wanted.to_offset, wanted.from_physical)
         own = limits[group]
         queue_offsets = columns["queue_offset"]
         found: Mask = (queue_offsets >= own[:, 0]) & (queue_offsets < own[:, 1])

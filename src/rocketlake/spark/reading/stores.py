@@ -91,7 +91,7 @@ class StoreSet(Closing):
             StoreError: something was, and the policy is to fail.
         """
         for store in self.stores.values():
-            judge_damage(
+            apply_damage_policy(
                 [f for f in store.damage.findings if _concerns(f, store, self._options)],
                 self._options,
             )
@@ -151,7 +151,7 @@ def _log_dirs(path: str, given: str | None, read: ReadOptions) -> tuple[Path, ..
     return tuple(Path(part.replace("{store}", path)) for part in parts)
 
 
-def judge_damage(findings: list[Finding], options: SourceOptions) -> None:
+def apply_damage_policy(findings: list[Finding], options: SourceOptions) -> None:
     """Fail or go on, as `onDamage` says; what is passed over is logged.
 
     Raises:

@@ -10,7 +10,7 @@ from rocketlake.embedded.bulk_store import BulkStore
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
 from rocketlake.format.bulk import row_size
-from rocketlake.spark.sink.marks import Intent, Mark, MarkBook, Point
+from rocketlake.spark.sink.marks import Intent, Mark, MarkFiles, Point
 from rocketlake.spark.sink.staging import Piece, StagedFile, StageReader
 from rocketlake.store.log.topic_routes import TopicRoutes
 
@@ -21,7 +21,7 @@ class Append:
     A row's queue follows from the intent alone, so that every try chooses the same one.
     """
 
-    def __init__(self, store: BulkStore, ops: FileOps, marks: MarkBook, mark: Mark) -> None:
+    def __init__(self, store: BulkStore, ops: FileOps, marks: MarkFiles, mark: Mark) -> None:
         assert mark.intent is not None, "something is intended"
         self._store = store
         self._ops = ops

@@ -21,7 +21,7 @@ from rocketlake.embedded.bulk_store import BulkStore, RoutePlan, open_bulk
 from rocketlake.errors import StoreError, StoreLockedError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.spark.sink.append import Append
-from rocketlake.spark.sink.marks import Intent, Mark, MarkBook, Point
+from rocketlake.spark.sink.marks import Intent, Mark, MarkFiles, Point
 from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey
 from rocketlake.spark.sink.staging import Footer, StagedFile, StageReader
@@ -42,7 +42,7 @@ class Committer:
         self._root = Path(options.path)
         self._clock = clock
         self._ops = ops or PosixFileOps()
-        self._marks = MarkBook(self._ops, self._root)
+        self._marks = MarkFiles(self._ops, self._root)
         self._sweeper = Sweeper(self._ops, self._marks)
 
     def commit(self, key: WriteKey, files: Sequence[StagedFile]) -> int:

@@ -71,7 +71,7 @@ class Mark(Struct, frozen=True, kw_only=True):
         return WriteKey(self.kind, self.name, batch)
 
 
-class MarkBook:
+class MarkFiles:
     """The marks of one store. Changes belong to who has the store open."""
 
     def __init__(self, ops: FileOps, root: Path) -> None:

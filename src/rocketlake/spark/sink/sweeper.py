@@ -11,7 +11,7 @@ from rocketlake import failpoint
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import Entry, FileOps
-from rocketlake.spark.sink.marks import MarkBook
+from rocketlake.spark.sink.marks import MarkFiles
 from rocketlake.spark.sink.plan import WriteKey
 from rocketlake.spark.sink.staging import StagedFile
 
@@ -27,7 +27,7 @@ class Sweeper:
     Invariants: a file that an intent names is never removed.
     """
 
-    def __init__(self, ops: FileOps, marks: MarkBook, clock: Clock | None = None) -> None:
+    def __init__(self, ops: FileOps, marks: MarkFiles, clock: Clock | None = None) -> None:
         self._ops = ops
         self._marks = marks
         self._clock = clock or SystemClock()

@@ -23,7 +23,7 @@ from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import RowEncoder
 from rocketlake.spark.sink.staging import Footer, StagedFile, StageWriter
 from rocketlake.spark.sink.target import Target, message_rows, target_of
-from rocketlake.spark.worker_process import settle_worker
+from rocketlake.spark.worker_process import tune_worker
 
 if TYPE_CHECKING:
     from rocketlake.spark.sink.committer import Committer
@@ -150,7 +150,7 @@ def stage(
         BadRowError: a row cannot be a message; nothing is left behind.
         FileAccessError: the staging path cannot be written.
     """
-    settle_worker()
+    tune_worker()
     encoder = RowEncoder(plan, partition, clock or SystemClock())
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:

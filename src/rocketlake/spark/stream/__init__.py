@@ -3,7 +3,7 @@
 stream_reader   what Spark calls
 stream_options  the options that only a stream has
 stream_driver   where batches begin and end
-lanes           what there is to read now, and how big it is
+sources           what there is to read now, and how big it is
 archived_lanes  the same with an archive before, or instead of, the stores
 offsets         what a checkpoint keeps
 advancing       from where a batch goes on, and what was lost

@@ -1,6 +1,6 @@
-"""Lanes of a stream over an archive: what it has, then what the live stores have.
+"""StreamSources of a stream over an archive: what it has, then what the live stores have.
 
-1. A lane's offsets are queue offsets, as without an archive: the checkpoint does not say where a
+1. A source's offsets are queue offsets, as without an archive: the checkpoint does not say where a
    message came from. A batch that is read again may find in the archive what was read from the
    store before; it is the same messages. A query may get the option `archive`, or lose its store,
    and go on from its checkpoint.
@@ -12,7 +12,7 @@
 import logging
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -39,11 +39,11 @@ from rocketlake.spark.reading.archive.planning import (
     pack_files,
     read_manifest,
 )
-from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
-from rocketlake.spark.stream.limits import Stretch
-from rocketlake.spark.stream.offsets import Lane
-from rocketlake.spark.stream.positions import Look
-from rocketlake.spark.stream.sources import Lanes, empty_queues
+from rocketlake.spark.reading.options import EARLIEST, GROUP, ReadBound, SourceOptions
+from rocketlake.spark.stream.limits import OffsetRange, Ranges
+from rocketlake.spark.stream.offsets import StreamSource
+from rocketlake.spark.stream.positions import BoundsSnapshot
+from rocketlake.spark.stream.sources import StreamSources, empty_queues
 
 if TYPE_CHECKING:
     from rocketlake.model.queues import QueueKey
@@ -53,16 +53,16 @@ log = logging.getLogger(__name__)
 _US_PER_MS: Final = 1000
 
 
-def open_lanes(options: SourceOptions) -> Lanes:
-    """Return the lanes of a stream: those of stores, or of an archive and its stores.
+def open_sources(options: SourceOptions) -> StreamSources:
+    """Return the sources of a stream: those of stores, or of an archive and its stores.
 
     Raises:
         StoreError: a store or the archive cannot be read.
     """
-    return Lanes(options) if options.archive is None else ArchivedLanes(options)
+    return StreamSources(options) if options.archive is None else ArchivedSources(options)
 
 
-class ArchivedLanes(Lanes):
+class ArchivedSources(StreamSources):
     """The wanted queues of an archive and of some stores, or of the archive alone.
 
     Thread-safety: one thread.
@@ -72,16 +72,16 @@ class ArchivedLanes(Lanes):
         check_options(options)
         self._directory = archive_path(options.archive or "")
         self._read_manifest()
-        self._files: dict[Lane, _LaneFiles] = {}
-        self._joined: dict[Lane, JoinedQueue] = {}
+        self._files: dict[StreamSource, _QueueFiles] = {}
+        self._joined: dict[StreamSource, JoinedQueue] = {}
         self._firsts: dict[tuple[str, int], dict[int, int]] = {}
         super().__init__(options)
         check_brokers(self._manifest, self._set.stores)
 
-    def refresh(self) -> frozenset[Lane] | None:
+    def refresh(self) -> frozenset[StreamSource] | None:
         """Take in new runs of the archive, and what others have written to the stores since.
 
-        Returns an empty set if nothing changed; None if all lanes were looked at anew.
+        Returns an empty set if nothing changed; None if all sources were looked at anew.
         """
         # Order: the manifest first. A queue that ends before what the archive has of it was made
         # anew, and a store that was looked at earlier could seem so.
@@ -90,11 +90,11 @@ class ArchivedLanes(Lanes):
             self._read_manifest()
         if not (self._set.refresh() or is_changed):
             return frozenset()
-        self._look_at_all()
+        self._read_all_bounds()
         return None
 
     def reopen(self) -> None:
-        """Look at archive and stores as if for the first time."""
+        """BoundsSnapshot at archive and stores as if for the first time."""
         self._read_manifest()
         super().reopen()
 
@@ -103,21 +103,21 @@ class ArchivedLanes(Lanes):
         self._seen = self._manifest_state()
         self._manifest = read_manifest(self._directory)
 
-    def _look_at_all(self) -> None:
+    def _read_all_bounds(self) -> None:
         self._check_damage()
-        self._files = _files_by_lane(self._manifest, self._options)
+        self._files = _files_by_queue(self._manifest, self._options)
         self._joined = {
-            Lane(broker, key.topic, key.queue_id): queue
+            StreamSource(broker, key.topic, key.queue_id): queue
             for (broker, key), queue in join_queues(
                 self._manifest, self._set.stores, self._options
             ).items()
         }
         bounds = {
-            lane: Stretch(max(queue.begin, 0), max(queue.end, queue.begin, 0))
-            for lane, queue in self._joined.items()
+            source: OffsetRange(max(queue.begin, 0), max(queue.end, queue.begin, 0))
+            for source, queue in self._joined.items()
         }
         # Why no ends of logs: no place in a log stands for what is in an archive alone.
-        self._look = Look(bounds, {})
+        self._snapshot = BoundsSnapshot(bounds, {})
 
     def _manifest_state(self) -> tuple[Hashable, ...]:
         ops, path = PosixFileOps(), self._directory / MANIFEST
@@ -126,7 +126,7 @@ class ArchivedLanes(Lanes):
 
     # --- bounds --------------------------------------------------------------------------------
 
-    def starts(self) -> dict[Lane, int]:
+    def starts(self) -> dict[StreamSource, int]:
         """Return where a new query begins; queues of a topic without a message begin at 0.
 
         Raises:
@@ -135,28 +135,28 @@ class ArchivedLanes(Lanes):
         """
         options = self._options
         if options.starting.default == GROUP:  # which is asked later
-            options = replace(options, starting=Moment(EARLIEST))
-        found: dict[Lane, int] = {}
+            options = replace(options, starting=ReadBound(EARLIEST))
+        found: dict[StreamSource, int] = {}
         empty: set[QueueKey] = set()
         for broker, store in self._set.stores.items():
             keys = empty_queues(store)
             empty.update(keys)
             wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
-            found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
+            found |= {StreamSource(broker, key.topic, key.queue_id): 0 for key in wanted}
         check_queues(self._directory, self._manifest, self._set.stores, options, empty=empty)
-        for lane, queue in self._joined.items():
-            found[lane] = queue.start(options, partial(self._first_at, lane))
+        for source, queue in self._joined.items():
+            found[source] = queue.start(options, partial(self._first_at, source))
         return found
 
-    def _first_at(self, lane: Lane, timestamp: int) -> int | None:
+    def _first_at(self, source: StreamSource, timestamp: int) -> int | None:
         """Return the first archived offset of a lane that was stored at a time or later."""
         found: int | None = None
-        for file, first, _ in self._files_of(lane).between(0, self._joined[lane].seam):
+        for file, first, _ in self._files_of(source).between(0, self._joined[source].seam):
             if file.max_store_time < timestamp or (found is not None and first >= found):
                 continue
             at: int | None = first
             if file.min_store_time < timestamp:
-                at = self._firsts_of(file, timestamp).get(lane.queue_id)
+                at = self._firsts_of(file, timestamp).get(source.queue_id)
             if at is not None:
                 found = at if found is None else min(found, at)
         return found
@@ -172,16 +172,16 @@ class ArchivedLanes(Lanes):
 
     # --- sizes ---------------------------------------------------------------------------------
 
-    def sizes_of(self, lane: Lane, offset: int, count: int) -> npt.NDArray[np.int64]:
-        """Return the bytes of up to so many messages of a lane from an offset on.
+    def sizes_of(self, source: StreamSource, offset: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the bytes of up to so many messages of a source from an offset on.
 
         Archived messages count with the average of their file.
         """
-        queue = self._joined[lane]
+        queue = self._joined[source]
         if offset >= queue.live_begin:
-            return super().sizes_of(lane, offset, count)
+            return super().sizes_of(source, offset, count)
         end, size = queue.live_begin, 0  # what no file has takes no room
-        for file, first, last in self._files_of(lane).between(offset, end):
+        for file, first, last in self._files_of(source).between(offset, end):
             if offset < first:
                 end = first
             else:
@@ -189,52 +189,52 @@ class ArchivedLanes(Lanes):
             break
         return np.full(max(min(count, end - offset), 0), size, np.int64)
 
-    def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
+    def physical_offset_of(self, source: StreamSource, offset: int) -> int | None:
         """Return where the record of a message of a queue begins; None if no store has it."""
-        if offset < self._joined[lane].live_begin or lane.broker not in self._set.stores:
+        if offset < self._joined[source].live_begin or source.broker not in self._set.stores:
             return None
-        return super().physical_offset_of(lane, offset)
+        return super().physical_offset_of(source, offset)
 
     # --- partitions ----------------------------------------------------------------------------
 
-    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[InputPartition]:
-        """Cut stretches into what tasks read.
+    def plan(self, spans: Ranges) -> list[InputPartition]:
+        """Cut spans into what tasks read.
 
         Raises:
             StoreError: messages between archive and store are gone, and that must not be.
         """
-        if any(self._gaps(stretches)):
+        if any(self._gaps(spans)):
             self.reopen()  # an archive run may have been faster than the store's retention
-        for queue, gap in self._gaps(stretches):
+        for queue, gap in self._gaps(spans):
             queue.tell_gap(gap, self._options)
             log.warning("data loss: %s %d to %d expired unarchived", queue.key, *gap)
         wanted: dict[str, WantedFile] = {}
-        live: dict[Lane, Stretch] = {}
-        for lane, stretch in stretches.items():
-            queue = self._joined[lane]
-            live[lane] = Stretch(max(stretch.begin, queue.live_begin), stretch.end)
-            end = min(stretch.end, queue.seam)
-            for file, first, last in self._files_of(lane).between(stretch.begin, end):
+        live: dict[StreamSource, OffsetRange] = {}
+        for source, span in spans.items():
+            queue = self._joined[source]
+            live[source] = OffsetRange(max(span.begin, queue.live_begin), span.end)
+            end = min(span.end, queue.seam)
+            for file, first, last in self._files_of(source).between(span.begin, end):
                 item = wanted.setdefault(file.path, WantedFile(file, {}, {}))
-                item.offsets[lane.queue_id] = (max(first, stretch.begin), min(last, end))
+                item.offsets[source.queue_id] = (max(first, span.begin), min(last, end))
         parts = pack_files(str(self._directory), list(wanted.values()), self._options)
-        return [*parts, *super().plan({lane: s for lane, s in live.items() if s.count})]
+        return [*parts, *super().plan({source: s for source, s in live.items() if s.count})]
 
-    def _files_of(self, lane: Lane) -> "_LaneFiles":
-        return self._files.get(lane, _NO_FILES)
+    def _files_of(self, source: StreamSource) -> "_QueueFiles":
+        return self._files.get(source, _NO_FILES)
 
-    def _gaps(self, stretches: Mapping[Lane, Stretch]) -> list[tuple[JoinedQueue, tuple[int, int]]]:
+    def _gaps(self, spans: Ranges) -> list[tuple[JoinedQueue, tuple[int, int]]]:
         """Return what is in neither archive nor store."""
         found = []
-        for lane, stretch in stretches.items():
-            queue = self._joined[lane]
-            gap = (max(stretch.begin, queue.seam), min(stretch.end, queue.live_begin))
+        for source, span in spans.items():
+            queue = self._joined[source]
+            gap = (max(span.begin, queue.seam), min(span.end, queue.live_begin))
             if gap[0] < gap[1]:
                 found.append((queue, gap))
         return found
 
 
-class _LaneFiles:
+class _QueueFiles:
     """The files that have messages of one queue, by their first messages of it.
 
     The ranges of two files may overlap: a clock that was set back puts a message into the file of
@@ -257,17 +257,17 @@ class _LaneFiles:
                 yield self._files[number], first, last
 
 
-_NO_FILES: Final = _LaneFiles(0, ())
+_NO_FILES: Final = _QueueFiles(0, ())
 
 
-def _files_by_lane(manifest: Manifest, options: SourceOptions) -> dict[Lane, _LaneFiles]:
+def _files_by_queue(manifest: Manifest, options: SourceOptions) -> dict[StreamSource, _QueueFiles]:
     """Return the files of each wanted queue."""
-    found: dict[Lane, list[ArchivedFile]] = defaultdict(list)
+    found: dict[StreamSource, list[ArchivedFile]] = defaultdict(list)
     for file in manifest.files:
         for queue_id in file.queues:
             if options.wants_queue(file.topic, queue_id):
-                found[Lane(file.broker, file.topic, queue_id)].append(file)
-    return {lane: _LaneFiles(lane.queue_id, files) for lane, files in found.items()}
+                found[StreamSource(file.broker, file.topic, queue_id)].append(file)
+    return {source: _QueueFiles(source.queue_id, files) for source, files in found.items()}
 
 
 def _read_firsts(directory: Path, file: ArchivedFile, timestamp: int) -> dict[int, int]:

@@ -324,9 +324,9 @@ class Consuming(Closing):
             at = {(p.topic, p.queue_id): p.offset or 0 for p in self.store.progress(self.group)}
             ahead: Offsets = {}
             for end in found.ends:
-                for lane, offset in end.ends.items():
-                    if offset > at.get((lane.topic, lane.queue_id), 0):
-                        ahead.setdefault(lane.topic, {})[lane.queue_id] = offset
+                for source, offset in end.ends.items():
+                    if offset > at.get((source.topic, source.queue_id), 0):
+                        ahead.setdefault(source.topic, {})[source.queue_id] = offset
             self._commit(ahead)
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Struct
 
-from rocketlake.spark.stream.limits import Stretch
-from rocketlake.spark.stream.offsets import Lane
-from rocketlake.spark.stream.sources import Lanes
+from rocketlake.spark.stream.limits import OffsetRange, Ranges
+from rocketlake.spark.stream.offsets import StreamSource
+from rocketlake.spark.stream.sources import StreamSources
 
 _QUEUES_MAX: Final = 256
 """Queues whose units are looked at; of more, those with the most messages."""
@@ -47,40 +47,40 @@ class Behind(Struct, frozen=True):
             return None
 
 
-def reckon_behind(lanes: Lanes, rest: Mapping[Lane, Stretch], now_ms: int) -> Behind:
-    """Return how far behind a stream is that has not read these stretches."""
-    left = {lane: stretch for lane, stretch in rest.items() if stretch.count}
+def measure_behind(sources: StreamSources, rest: Ranges, now_ms: int) -> Behind:
+    """Return how far behind a stream is that has not read these spans."""
+    left = {source: span for source, span in rest.items() if span.count}
     if not left:
-        is_log = any(lane.is_log for lane in rest)
+        is_log = any(source.is_log for source in rest)
         return Behind(None if is_log else 0, 0, 0.0)
-    if any(lane.is_log for lane in left):
-        oldest = {lane: stretch.begin for lane, stretch in left.items()}
-        size = sum(stretch.count for stretch in left.values())
-        return Behind(None, size, _age_s(lanes, oldest, now_ms))
-    most = sorted(left, key=lambda lane: left[lane].count, reverse=True)[:_QUEUES_MAX]
-    rows = sum(stretch.count for stretch in left.values())
-    seen = sum(left[lane].count for lane in most)
-    size = sum(_size_of(lanes, lane, left[lane]) for lane in most)
-    firsts = {lane: lanes.physical_offset_of(lane, left[lane].begin) for lane in most}
-    oldest = {lane: at for lane, at in firsts.items() if at is not None}
-    return Behind(rows, size * rows // seen, _age_s(lanes, oldest, now_ms))
+    if any(source.is_log for source in left):
+        oldest = {source: span.begin for source, span in left.items()}
+        size = sum(span.count for span in left.values())
+        return Behind(None, size, _age_s(sources, oldest, now_ms))
+    most = sorted(left, key=lambda source: left[source].count, reverse=True)[:_QUEUES_MAX]
+    rows = sum(span.count for span in left.values())
+    seen = sum(left[source].count for source in most)
+    size = sum(_size_of(sources, source, left[source]) for source in most)
+    firsts = {source: sources.physical_offset_of(source, left[source].begin) for source in most}
+    oldest = {source: at for source, at in firsts.items() if at is not None}
+    return Behind(rows, size * rows // seen, _age_s(sources, oldest, now_ms))
 
 
-def _size_of(lanes: Lanes, lane: Lane, stretch: Stretch) -> int:
-    """Return the bytes of a stretch, about: from all its units if they are few."""
-    if stretch.count <= 2 * _UNITS:
-        return int(lanes.sizes_of(lane, stretch.begin, stretch.count).sum())
-    first = lanes.sizes_of(lane, stretch.begin, _UNITS)
-    last = lanes.sizes_of(lane, stretch.end - _UNITS, _UNITS)
+def _size_of(sources: StreamSources, source: StreamSource, span: OffsetRange) -> int:
+    """Return the bytes of a span, about: from all its units if they are few."""
+    if span.count <= 2 * _UNITS:
+        return int(sources.sizes_of(source, span.begin, span.count).sum())
+    first = sources.sizes_of(source, span.begin, _UNITS)
+    last = sources.sizes_of(source, span.end - _UNITS, _UNITS)
     count = len(first) + len(last)
-    return int((int(first.sum()) + int(last.sum())) * stretch.count // count) if count else 0
+    return int((int(first.sum()) + int(last.sum())) * span.count // count) if count else 0
 
 
-def _age_s(lanes: Lanes, oldest: Mapping[Lane, int], now_ms: int) -> float | None:
+def _age_s(sources: StreamSources, oldest: Mapping[StreamSource, int], now_ms: int) -> float | None:
     """Return how long ago the first of some records was stored: in a log, times rise."""
     first: dict[str, int] = {}
-    for lane, at in oldest.items():
-        first[lane.broker] = min(first.get(lane.broker, at), at)
-    times = [lanes.stored_at(broker, at) for broker, at in first.items()]
+    for source, at in oldest.items():
+        first[source.broker] = min(first.get(source.broker, at), at)
+    times = [sources.stored_at(broker, at) for broker, at in first.items()]
     known = [time for time in times if time is not None]
     return max(now_ms - min(known), 0) / 1000 if known else None

@@ -9,21 +9,21 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.clock import Clock
-from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.offsets import StreamSource
 
 _UNITS: Final = 4096
-"""Sizes asked for at once."""
+"""Sizes read at a time."""
 
 
-class Stretch(Struct, frozen=True):
-    """Offsets of a lane, half open."""
+class OffsetRange(Struct, frozen=True):
+    """Offsets of a source, half open."""
 
     begin: int
     end: int
@@ -34,66 +34,70 @@ class Stretch(Struct, frozen=True):
         return max(self.end - self.begin, 0)
 
 
-SizesOf = Callable[[Lane, int, int], npt.NDArray[np.int64]]
-"""Sizes in bytes of up to so many messages of a lane from an offset on."""
+Ranges: TypeAlias = Mapping[StreamSource, OffsetRange]
+
+SizesOf = Callable[[StreamSource, int, int], npt.NDArray[np.int64]]
+"""Sizes in bytes of up to so many messages of a source from an offset on."""
 
 
-def share_rows(news: Mapping[Lane, Stretch], limit: int, turn: int) -> dict[Lane, int]:
-    """Return how many rows each lane gives to a batch of at most `limit`."""
-    counts = {lane: news[lane].count for lane in in_turn(news, turn)}
+def share_rows(available: Ranges, limit: int, turn: int) -> dict[StreamSource, int]:
+    """Return how many rows each source gives to a batch of at most `limit`."""
+    counts = {source: available[source].count for source in in_turn(available, turn)}
     if sum(counts.values()) <= limit:
         return counts
     shares = dict.fromkeys(counts, 0)
-    for lane in list(counts)[:limit]:
-        shares[lane] = 1
+    for source in list(counts)[:limit]:
+        shares[source] = 1
     rest = limit - sum(shares.values())
-    owed = {lane: count - shares[lane] for lane, count in counts.items()}
+    owed = {source: count - shares[source] for source, count in counts.items()}
     total = sum(owed.values())
     if rest <= 0 or total <= 0:
         return shares
-    parts = {lane: divmod(rest * count, total) for lane, count in owed.items()}
-    for lane, (whole, _) in parts.items():
-        shares[lane] += whole
+    parts = {source: divmod(rest * count, total) for source, count in owed.items()}
+    for source, (whole, _) in parts.items():
+        shares[source] += whole
     left = limit - sum(shares.values())
-    for lane in sorted(parts, key=lambda lane: parts[lane][1], reverse=True)[:left]:
-        shares[lane] += 1
+    for source in sorted(parts, key=lambda source: parts[source][1], reverse=True)[:left]:
+        shares[source] += 1
     return shares
 
 
 def share_bytes(
-    news: Mapping[Lane, Stretch], limit: int, turn: int, sizes_of: SizesOf
-) -> dict[Lane, int]:
-    """Return how many rows each lane gives to a batch of at most `limit` bytes."""
-    lanes = in_turn(news, turn)
-    total = sum(news[lane].count for lane in lanes)
-    taken = dict.fromkeys(lanes, 0)
+    available: Ranges, limit: int, turn: int, sizes_of: SizesOf
+) -> dict[StreamSource, int]:
+    """Return how many rows each source gives to a batch of at most `limit` bytes."""
+    sources = in_turn(available, turn)
+    total = sum(available[source].count for source in sources)
+    taken = dict.fromkeys(sources, 0)
     left = limit
-    for lane in lanes:
-        share = min(limit * news[lane].count // total, left)
-        taken[lane], used = _fit(lane, news[lane], share, sizes_of)
+    for source in sources:
+        share = min(limit * available[source].count // total, left)
+        taken[source], used = _fit(source, available[source], share, sizes_of)
         left -= used
-    for lane in lanes:  # what rounding left goes to who is first
-        rest = Stretch(news[lane].begin + taken[lane], news[lane].end)
-        more, used = _fit(lane, rest, left, sizes_of)
-        taken[lane] += more
+    for source in sources:  # what rounding left goes to who is first
+        rest = OffsetRange(available[source].begin + taken[source], available[source].end)
+        more, used = _fit(source, rest, left, sizes_of)
+        taken[source] += more
         left -= used
-    if lanes and not any(taken.values()):
-        taken[lanes[0]] = 1
+    if sources and not any(taken.values()):
+        taken[sources[0]] = 1
     return taken
 
 
-def in_turn(news: Mapping[Lane, Stretch], turn: int) -> Sequence[Lane]:
-    """Return the lanes that have something, beginning with another one each time."""
-    lanes = sorted(lane for lane, stretch in news.items() if stretch.count)
-    first = turn % len(lanes) if lanes else 0
-    return [*lanes[first:], *lanes[:first]]
+def in_turn(available: Ranges, turn: int) -> Sequence[StreamSource]:
+    """Return the sources that have something, beginning with another one each time."""
+    sources = sorted(source for source, span in available.items() if span.count)
+    first = turn % len(sources) if sources else 0
+    return [*sources[first:], *sources[:first]]
 
 
-def _fit(lane: Lane, stretch: Stretch, budget: int, sizes_of: SizesOf) -> tuple[int, int]:
-    """Return how many messages of a stretch fit into a number of bytes, and their size."""
+def _fit(
+    source: StreamSource, span: OffsetRange, budget: int, sizes_of: SizesOf
+) -> tuple[int, int]:
+    """Return how many messages of a span fit into a number of bytes, and their size."""
     count, used = 0, 0
-    while count < stretch.count and used < budget:
-        sizes = sizes_of(lane, stretch.begin + count, min(_UNITS, stretch.count - count))
+    while count < span.count and used < budget:
+        sizes = sizes_of(source, span.begin + count, min(_UNITS, span.count - count))
         if not len(sizes):
             break
         ends = used + np.cumsum(sizes)
@@ -105,7 +109,7 @@ def _fit(lane: Lane, stretch: Stretch, budget: int, sizes_of: SizesOf) -> tuple[
     return count, used
 
 
-class Patience:
+class TriggerDelay:
     """Holds small batches back: until so many rows are there, or so much time has passed.
 
     The first batch of a process is made at once, as Spark's Kafka source does it.

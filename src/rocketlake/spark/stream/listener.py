@@ -26,17 +26,17 @@ from pyspark.sql.streaming.listener import (
 
 from rocketlake.errors import StoreError
 from rocketlake.spark.stream.lag import Behind
-from rocketlake.spark.stream.offsets import BEHIND, Lane, StreamOffset
+from rocketlake.spark.stream.offsets import BEHIND, StreamOffset, StreamSource
 
 log = logging.getLogger(__name__)
 
 _KNOWN: Final = ("queues", "log")
 
 
-class LaneLag(Struct, frozen=True):
+class SourceLag(Struct, frozen=True):
     """How far behind a query is in one queue, or in one log."""
 
-    lane: Lane
+    source: StreamSource
     offset: int
     """What it reads next."""
     latest: int
@@ -56,7 +56,8 @@ class QueryLag(Struct, frozen=True, kw_only=True):
     name: str | None
     batch_id: int
     timestamp: str
-    lanes: tuple[LaneLag, ...]
+    lanes: tuple[SourceLag, ...]
+    """Each queue, or each log, that lags."""
     behind: Behind | None = None
     """Messages, bytes and seconds, of all its sources of ours; None from an older release."""
     ends: tuple[StreamOffset, ...] = ()
@@ -65,20 +66,21 @@ class QueryLag(Struct, frozen=True, kw_only=True):
     @property
     def lag(self) -> int:
         """How many messages it has not read in all; bytes, if it reads logs."""
-        return sum(lane.lag for lane in self.lanes)
+        return sum(each.lag for each in self.lanes)
 
     @property
     def by_topic(self) -> dict[str, int]:
         """The lag of each topic."""
         found: dict[str, int] = {}
-        for lane in self.lanes:
-            found[lane.lane.topic] = found.get(lane.lane.topic, 0) + lane.lag
+        for each in self.lanes:
+            topic = each.source.topic
+            found[topic] = found.get(topic, 0) + each.lag
         return found
 
     def __str__(self) -> str:
         name = self.name or self.query_id
-        worst = max(self.lanes, key=lambda lane: lane.lag, default=None)
-        most = f", most in {worst.lane}: {worst.lag}" if worst is not None and worst.lag else ""
+        worst = max(self.lanes, key=lambda each: each.lag, default=None)
+        most = f", most in {worst.source}: {worst.lag}" if worst is not None and worst.lag else ""
         seconds = self.behind.seconds if self.behind is not None else None
         age = f", {seconds:.1f} s" if seconds is not None else ""
         return f"query {name} batch {self.batch_id}: lag {self.lag}{age}{most}"
@@ -146,7 +148,7 @@ def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
     Raises:
         StoreError: its offsets are of another version.
     """
-    lanes: list[LaneLag] = []
+    lags: list[SourceLag] = []
     ends: list[StreamOffset] = []
     behind: list[Behind] = []
     for source in progress.sources:
@@ -154,7 +156,7 @@ def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
         if end is None:
             continue
         ends.append(end)
-        lanes += _lags(end, latest or end)
+        lags += _lags(end, latest or end)
         found = Behind.decode(json.loads(source.latestOffset or "{}").get(BEHIND))
         behind += [] if found is None else [found]
     if not ends:
@@ -165,7 +167,7 @@ def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
         name=progress.name,
         batch_id=progress.batchId,
         timestamp=progress.timestamp,
-        lanes=tuple(lanes),
+        lanes=tuple(lags),
         behind=_together(behind) if len(behind) == len(ends) else None,
         ends=tuple(ends),
     )
@@ -180,13 +182,13 @@ def _together(parts: Sequence[Behind]) -> Behind:
     )
 
 
-def _lags(end: StreamOffset, latest: StreamOffset) -> list[LaneLag]:
+def _lags(end: StreamOffset, latest: StreamOffset) -> list[SourceLag]:
     found = []
-    for lane in sorted({*end.ends, *latest.ends}):
+    for source in sorted({*end.ends, *latest.ends}):
         # What expired is no lag: the reported offsets say where each queue begins.
-        first = latest.begins.get(lane, 0)
-        at = max(end.ends.get(lane, first), first)
-        found.append(LaneLag(lane, at, latest.ends.get(lane, at)))
+        first = latest.begins.get(source, 0)
+        at = max(end.ends.get(source, first), first)
+        found.append(SourceLag(source, at, latest.ends.get(source, at)))
     return found
 
 

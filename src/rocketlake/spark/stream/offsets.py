@@ -44,7 +44,7 @@ _INITIAL: Final = "initial"
 _LOG_QUEUE: Final = -1
 
 
-class Lane(Struct, frozen=True, order=True):
+class StreamSource(Struct, frozen=True, order=True):
     """What is read in order: a queue of a broker's store, or its log."""
 
     broker: str
@@ -73,10 +73,10 @@ class Position(Struct, frozen=True):
 
 
 class StreamOffset(Struct, frozen=True):
-    """The offset behind the last message read, by lane."""
+    """The offset behind the last message read, by source."""
 
-    ends: Mapping[Lane, int] = {}
-    begins: Mapping[Lane, int] = {}
+    ends: Mapping[StreamSource, int] = {}
+    begins: Mapping[StreamSource, int] = {}
     """Where the batch that ends here begins, if not at the end of the batch before."""
     is_initial: bool = False
     """Whether no batch was made yet: the first one then pins this in the checkpoint."""
@@ -95,7 +95,7 @@ class StreamOffset(Struct, frozen=True):
             members[_BEGIN] = _encode(self.begins, names_max)
         if self.is_initial:
             members[_INITIAL] = True
-        is_log = any(lane.is_log for lane in self.ends)
+        is_log = any(source.is_log for source in self.ends)
         members[_LOG if is_log else _QUEUES] = _encode(self.ends, names_max)
         is_packed = self.at or any(isinstance(value, str) for value in members.values())
         members[_VERSION] = _PACKED_VERSION if is_packed else _NAMED_VERSION
@@ -135,50 +135,53 @@ def _position(offset: int, queues: int, digest: int) -> Position:
     return Position(int(offset), int(queues), int(digest))
 
 
-def _in_order(offsets: Mapping[Lane, int]) -> list[Lane]:
+def _in_order(offsets: Mapping[StreamSource, int]) -> list[StreamSource]:
     # Queue ids are sorted as the texts they become.
-    return sorted(offsets, key=lambda lane: (lane.broker, lane.topic, str(lane.queue_id)))
+    return sorted(offsets, key=lambda source: (source.broker, source.topic, str(source.queue_id)))
 
 
-def _encode(offsets: Mapping[Lane, int], names_max: int) -> dict[str, Any] | str:
+def _encode(offsets: Mapping[StreamSource, int], names_max: int) -> dict[str, Any] | str:
     if len(offsets) > names_max:
         return _pack(offsets)
     found: dict[str, Any] = {}
-    for lane in _in_order(offsets):
-        if lane.is_log:
-            found[lane.broker] = offsets[lane]
+    for source in _in_order(offsets):
+        if source.is_log:
+            found[source.broker] = offsets[source]
         else:
-            topics = found.setdefault(lane.broker, {})
-            topics.setdefault(lane.topic, {})[str(lane.queue_id)] = offsets[lane]
+            topics = found.setdefault(source.broker, {})
+            topics.setdefault(source.topic, {})[str(source.queue_id)] = offsets[source]
     return found
 
 
-def _decode(members: Mapping[str, Any] | str) -> Iterator[tuple[Lane, int]]:
+def _decode(members: Mapping[str, Any] | str) -> Iterator[tuple[StreamSource, int]]:
     if isinstance(members, str):
         yield from _unpack(members)
         return
     for broker, found in members.items():
         if isinstance(found, int):
-            yield Lane(broker), found
+            yield StreamSource(broker), found
             continue
         for topic, queues in found.items():
             for queue_id, offset in queues.items():
-                yield Lane(broker, topic, int(queue_id)), int(offset)
+                yield StreamSource(broker, topic, int(queue_id)), int(offset)
 
 
-def _pack(offsets: Mapping[Lane, int]) -> str:
+def _pack(offsets: Mapping[StreamSource, int]) -> str:
     """Return names once, then the columns name, queue and offset as differences, as a text."""
-    lanes = _in_order(offsets)
-    names = list(dict.fromkeys((lane.broker, lane.topic) for lane in lanes))
+    sources = _in_order(offsets)
+    names = list(dict.fromkeys((source.broker, source.topic) for source in sources))
     numbers = {name: number for number, name in enumerate(names)}
-    rows = [(numbers[lane.broker, lane.topic], lane.queue_id, offsets[lane]) for lane in lanes]
+    rows = [
+        (numbers[source.broker, source.topic], source.queue_id, offsets[source])
+        for source in sources
+    ]
     columns = np.diff(np.array(rows, "<i8").T, axis=1, prepend=0).astype("<i8")
     head = json.dumps(names).encode()
     data = len(head).to_bytes(4, "big") + head + columns.tobytes()
     return b64encode(zlib.compress(data, 6)).decode()
 
 
-def _unpack(text: str) -> Iterator[tuple[Lane, int]]:
+def _unpack(text: str) -> Iterator[tuple[StreamSource, int]]:
     try:
         data = zlib.decompress(b64decode(text, validate=True))
     except Base64Error as error:
@@ -189,4 +192,4 @@ def _unpack(text: str) -> Iterator[tuple[Lane, int]]:
     codes, queue_ids, offsets = (column.tolist() for column in np.cumsum(columns, axis=1))
     for code, queue_id, offset in zip(codes, queue_ids, offsets, strict=True):
         broker, topic = names[code]
-        yield Lane(broker, topic, queue_id), offset
+        yield StreamSource(broker, topic, queue_id), offset

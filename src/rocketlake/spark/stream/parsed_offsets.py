@@ -1,4 +1,4 @@
-"""OffsetBook: the last offsets as Spark has them, beside what they mean.
+"""ParsedOffsets: the last offsets as Spark has them, beside what they mean.
 
 Spark hands the offset of a batch back some times. To read it again costs as much as the store has
 queues, and its position in the log has to be looked up.
@@ -12,7 +12,7 @@ from rocketlake.spark.stream.offsets import StreamOffset
 _KEPT: Final = 4
 
 
-class OffsetBook:
+class ParsedOffsets:
     """Keeps a few offsets. Owned by one thread."""
 
     def __init__(self) -> None:

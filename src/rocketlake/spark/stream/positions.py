@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from rocketlake.spark.stream.limits import Stretch
-from rocketlake.spark.stream.offsets import Lane, Position
+from rocketlake.spark.stream.limits import Ranges
+from rocketlake.spark.stream.offsets import Position, StreamSource
 
 _DIGEST_BYTES: Final = 6  # JSON readers keep 53 bits of a number
 
@@ -28,18 +28,18 @@ class QueueSum:
         self.queues = 0
         self.digest = 0
 
-    def add(self, lane: Lane, end: int) -> None:
+    def add(self, source: StreamSource, end: int) -> None:
         """Count a queue that ends there."""
-        self._change(lane, end, 1)
+        self._change(source, end, 1)
 
-    def remove(self, lane: Lane, end: int) -> None:
+    def remove(self, source: StreamSource, end: int) -> None:
         """Take back what `add` did."""
-        self._change(lane, end, -1)
+        self._change(source, end, -1)
 
-    def _change(self, lane: Lane, end: int, sign: int) -> None:
+    def _change(self, source: StreamSource, end: int, sign: int) -> None:
         if end <= 0:
             return  # no message was there: to begin at the first one is the same
-        text = f"{lane.topic}\0{lane.queue_id}\0{end}".encode("utf-8", "surrogatepass")
+        text = f"{source.topic}\0{source.queue_id}\0{end}".encode("utf-8", "surrogatepass")
         number = int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest(), "big")
         self.queues += sign
         self.digest = (self.digest + sign * number) % (1 << 8 * _DIGEST_BYTES)
@@ -51,37 +51,37 @@ class QueueSum:
         return other
 
 
-class Look:
+class BoundsSnapshot:
     """What there is to read at one moment, and the sums over it by broker."""
 
-    def __init__(self, bounds: Mapping[Lane, Stretch], ends: Mapping[str, int]) -> None:
+    def __init__(self, bounds: Ranges, ends: Mapping[str, int]) -> None:
         """`ends` are those of the logs, of the brokers whose queues a position can stand for."""
         self.bounds = dict(bounds)
         self._log_ends = dict(ends)
         self._sums: dict[str, QueueSum] | None = None
 
-    def change(self, bounds: Mapping[Lane, Stretch], ends: Mapping[str, int]) -> None:
+    def change(self, bounds: Ranges, ends: Mapping[str, int]) -> None:
         """Take in the queues that changed."""
-        for lane, bound in bounds.items():
-            before = self.bounds.get(lane)
+        for source, bound in bounds.items():
+            before = self.bounds.get(source)
             if self._sums is not None:
-                found = self._sums.setdefault(lane.broker, QueueSum())
+                found = self._sums.setdefault(source.broker, QueueSum())
                 if before is not None:
-                    found.remove(lane, before.end)
-                found.add(lane, bound.end)
-            self.bounds[lane] = bound
+                    found.remove(source, before.end)
+                found.add(source, bound.end)
+            self.bounds[source] = bound
         self._log_ends = dict(ends)
 
-    def copy(self) -> "Look":
+    def copy(self) -> "BoundsSnapshot":
         """Return one that later changes leave alone."""
-        return Look(self.bounds, self._log_ends)
+        return BoundsSnapshot(self.bounds, self._log_ends)
 
-    def positions(self, named: Iterable[Lane]) -> dict[str, Position]:
+    def positions(self, named: Iterable[StreamSource]) -> dict[str, Position]:
         """Return the position of each broker, which stands for all queues but those named."""
         found = {broker: total.copy() for broker, total in self._all_sums().items()}
-        for lane in named:
-            if lane in self.bounds:
-                found[lane.broker].remove(lane, self.bounds[lane].end)
+        for source in named:
+            if source in self.bounds:
+                found[source.broker].remove(source, self.bounds[source].end)
         return {
             broker: Position(end, found[broker].queues, found[broker].digest)
             for broker, end in self._log_ends.items()
@@ -91,6 +91,6 @@ class Look:
     def _all_sums(self) -> dict[str, QueueSum]:
         if self._sums is None:
             self._sums = {}
-            for lane, bound in self.bounds.items():
-                self._sums.setdefault(lane.broker, QueueSum()).add(lane, bound.end)
+            for source, bound in self.bounds.items():
+                self._sums.setdefault(source.broker, QueueSum()).add(source, bound.end)
         return self._sums

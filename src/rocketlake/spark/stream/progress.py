@@ -25,7 +25,7 @@ from rocketlake.format import names
 from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata.book import TableLocation
 from rocketlake.metadata.offsets import LightOffsetBook, OffsetBook
-from rocketlake.spark.stream.offsets import Lane
+from rocketlake.spark.stream.offsets import StreamSource
 from rocketlake.store.disk.traits import refuse_rocksdb_queues
 
 log = logging.getLogger(__name__)
@@ -34,14 +34,14 @@ _RETRY_S: Final = 5.0
 _KINDS: Final = {True: LightOffsetBook, False: OffsetBook}
 
 
-class StorePlace(Struct, frozen=True):
+class StoreLocation(Struct, frozen=True):
     """A store whose table is written."""
 
     root: Path
     is_4x: bool = False
 
 
-class ProgressKeeper:
+class GroupProgress:
     """Keeps the progress of one group in some stores.
 
     Thread-safety: one thread.
@@ -50,7 +50,7 @@ class ProgressKeeper:
     def __init__(
         self,
         group: str,
-        stores: Mapping[str, StorePlace],
+        stores: Mapping[str, StoreLocation],
         own_dir: Path | None = None,
         *,
         ops: FileOps | None = None,
@@ -62,12 +62,12 @@ class ProgressKeeper:
         self._own_dir = own_dir
         self._ops = ops or PosixFileOps()
         self._clock = clock or SystemClock()
-        self._in_store: dict[str, dict[Lane, int]] = {}
-        self._in_own: dict[str, dict[Lane, int]] = {}
+        self._in_store: dict[str, dict[StreamSource, int]] = {}
+        self._in_own: dict[str, dict[StreamSource, int]] = {}
         self._told: set[str] = set()
-        self._waiting: dict[str, tuple[float, dict[Lane, int]]] = {}
+        self._waiting: dict[str, tuple[float, dict[StreamSource, int]]] = {}
 
-    def find(self, lane: Lane) -> int | None:
+    def find(self, source: StreamSource) -> int | None:
         """Return the group's next offset of a queue; None if it never committed one.
 
         Our own file counts before the store's table.
@@ -75,17 +75,17 @@ class ProgressKeeper:
         Raises:
             StoreError: a table cannot be read.
         """
-        places = [self._own_place(lane.broker), self._store_place(lane.broker)]
+        places = [self._own_place(source.broker), self._store_place(source.broker)]
         for place in filter(None, places):
-            found = self._load(place).get(lane.topic, self._group, lane.queue_id)
+            found = self._load(place).get(source.topic, self._group, source.queue_id)
             if found is not None:
                 return found
         return None
 
-    def write(self, ends: Mapping[Lane, int]) -> None:
+    def write(self, ends: Mapping[StreamSource, int]) -> None:
         """Keep the next offset of each queue."""
         for broker in self._stores:
-            mine = {lane: at for lane, at in ends.items() if lane.broker == broker}
+            mine = {source: at for source, at in ends.items() if source.broker == broker}
             if mine and self._in_own.get(broker) != mine and self._write_own(broker, mine):
                 self._in_own[broker] = mine
             if mine and self._in_store.get(broker) != mine and self._is_due(broker, mine):
@@ -94,12 +94,12 @@ class ProgressKeeper:
                 else:
                     self._waiting[broker] = (self._clock.monotonic_s() + _RETRY_S, mine)
 
-    def _is_due(self, broker: str, ends: dict[Lane, int]) -> bool:
+    def _is_due(self, broker: str, ends: dict[StreamSource, int]) -> bool:
         """Tell whether to try now what was refused before: Spark asks a hundred times a second."""
         until, refused = self._waiting.get(broker, (0.0, {}))
         return refused != ends or self._clock.monotonic_s() >= until
 
-    def _write_own(self, broker: str, ends: Mapping[Lane, int]) -> bool:
+    def _write_own(self, broker: str, ends: Mapping[StreamSource, int]) -> bool:
         place = self._own_place(broker)
         if place is None:
             return False
@@ -110,7 +110,7 @@ class ProgressKeeper:
             return False
         return True
 
-    def _write_store(self, broker: str, ends: Mapping[Lane, int]) -> bool:
+    def _write_store(self, broker: str, ends: Mapping[StreamSource, int]) -> bool:
         place = self._store_place(broker)
         assert place is not None
         root = self._stores[broker].root
@@ -134,11 +134,11 @@ class ProgressKeeper:
             lock.release()
         return True
 
-    def _commit(self, place: TableLocation, ends: Mapping[Lane, int]) -> None:
+    def _commit(self, place: TableLocation, ends: Mapping[StreamSource, int]) -> None:
         # Why: loaded each time, for others may have written since.
         book = self._load(place)
-        for lane, offset in ends.items():
-            book.commit(lane.topic, self._group, lane.queue_id, offset)
+        for source, offset in ends.items():
+            book.commit(source.topic, self._group, source.queue_id, offset)
         book.persist()
 
     def _load(self, place: TableLocation) -> OffsetBook:

@@ -13,7 +13,14 @@ from rocketlake.errors import ConfigError
 from rocketlake.format import names
 from rocketlake.metadata import topics as topic_table
 from rocketlake.model.queues import QueueKey
-from rocketlake.spark.reading.options import EARLIEST, GROUP, LATEST, Moment, NoMatch, SourceOptions
+from rocketlake.spark.reading.options import (
+    EARLIEST,
+    GROUP,
+    LATEST,
+    NoMatch,
+    ReadBound,
+    SourceOptions,
+)
 from rocketlake.spark.reading.partitions import LogPart, Partition
 from rocketlake.spark.reading.planning import plan_spans
 from rocketlake.spark.reading.queue_spans import (
@@ -25,10 +32,10 @@ from rocketlake.spark.reading.queue_spans import (
 )
 from rocketlake.spark.reading.stores import StoreRef, StoreSet
 from rocketlake.spark.stream.batch_start import WAY_OUT
-from rocketlake.spark.stream.limits import Stretch
-from rocketlake.spark.stream.offsets import Lane, Position, StreamOffset
-from rocketlake.spark.stream.positions import Look, QueueSum
-from rocketlake.spark.stream.progress import StorePlace
+from rocketlake.spark.stream.limits import OffsetRange, Ranges
+from rocketlake.spark.stream.offsets import Position, StreamOffset, StreamSource
+from rocketlake.spark.stream.positions import BoundsSnapshot, QueueSum
+from rocketlake.spark.stream.progress import StoreLocation
 from rocketlake.store.disk.log import is_record_at, store_timestamp
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.gaps import Gap, walk_past
@@ -37,7 +44,7 @@ from rocketlake.store.offline.log_sync import LogSync
 _HEAD_SIZE: Final = 80  # up to the store time of a record, whatever its hosts are
 
 
-class Lanes(Closing):
+class StreamSources(Closing):
     """The wanted queues of some stores, or their logs; open as long as the query runs.
 
     Thread-safety: one thread.
@@ -48,60 +55,60 @@ class Lanes(Closing):
         self._set = StoreSet.open(options)
         self._syncs: dict[str, LogSync] = {}
         self._damaged: set[str] = set()
-        self._look_at_all()
+        self._read_all_bounds()
 
     def close(self) -> None:
         """Give all descriptors back."""
         self._set.close()
 
-    def refresh(self) -> frozenset[Lane] | None:
+    def refresh(self) -> frozenset[StreamSource] | None:
         """Take in what others have written since; only new records are looked at.
 
-        Returns the lanes that changed; None if all were looked at anew.
+        Returns the sources that changed; None if all were looked at anew.
         """
         self._set.refresh()
         if not self._options.has_topic:
-            self._look_at_all()
+            self._read_all_bounds()
             return None
-        changed: dict[Lane, Stretch] = {}
+        changed: dict[StreamSource, OffsetRange] = {}
         for broker, store in self._set.stores.items():
             if store.changed is None:
-                self._look_at_all()
+                self._read_all_bounds()
                 return None
             changed |= self._bounds_of(broker, store, store.changed)
         self._check_damage()
-        self._look.change(changed, self._log_ends())
+        self._snapshot.change(changed, self._log_ends())
         return frozenset(changed)
 
     def reopen(self) -> None:
-        """Look at the stores as if for the first time."""
+        """BoundsSnapshot at the stores as if for the first time."""
         self._set.close()
         self._set = StoreSet.open(self._options)
-        self._look_at_all()
+        self._read_all_bounds()
 
-    def _look_at_all(self) -> None:
-        bounds: dict[Lane, Stretch] = {}
+    def _read_all_bounds(self) -> None:
+        bounds: dict[StreamSource, OffsetRange] = {}
         for broker, store in self._set.stores.items():
             queues = store.queues
             if self._options.has_topic:
                 bounds |= self._bounds_of(broker, store, queues)
             else:
                 low = store.min_offset
-                bounds[Lane(broker)] = Stretch(low, max(store.max_offset, low))
+                bounds[StreamSource(broker)] = OffsetRange(low, max(store.max_offset, low))
         self._check_damage()
-        self._look = Look(bounds, self._log_ends())
+        self._snapshot = BoundsSnapshot(bounds, self._log_ends())
 
     def _bounds_of(
         self, broker: str, store: OfflineStore, keys: Iterable[QueueKey]
-    ) -> dict[Lane, Stretch]:
-        found: dict[Lane, Stretch] = {}
+    ) -> dict[StreamSource, OffsetRange]:
+        found: dict[StreamSource, OffsetRange] = {}
         wants = topic_filter(self._options)
         for key in keys:
             if wants(key.topic) and self._options.wants_queue_id(key.topic, key.queue_id):
                 queue = store.queues[key]
                 low = max(queue.min_offset, 0)
                 end = max(queue.max_offset, low)
-                found[Lane(broker, key.topic, key.queue_id)] = Stretch(low, end)
+                found[StreamSource(broker, key.topic, key.queue_id)] = OffsetRange(low, end)
         return found
 
     def _check_damage(self) -> None:
@@ -136,23 +143,23 @@ class Lanes(Closing):
             sync.run(store.max_offset)
 
     @property
-    def places(self) -> dict[str, StorePlace]:
+    def places(self) -> dict[str, StoreLocation]:
         """Where the stores lie, by broker."""
         return {
-            broker: StorePlace(store.directory.root, store.traits.is_4x)
+            broker: StoreLocation(store.directory.root, store.traits.is_4x)
             for broker, store in self._set.stores.items()
         }
 
     # --- bounds --------------------------------------------------------------------------------
 
     @property
-    def look(self) -> Look:
+    def snapshot(self) -> BoundsSnapshot:
         """What there was at the last look; the next one changes it."""
-        return self._look
+        return self._snapshot
 
-    def bounds(self) -> Mapping[Lane, Stretch]:
-        """Return the first offset of each lane, and the one behind its last message."""
-        return self._look.bounds
+    def bounds(self) -> Ranges:
+        """Return the first offset of each source, and the one behind its last message."""
+        return self._snapshot.bounds
 
     def resolve(self, offset: StreamOffset) -> tuple[StreamOffset, list[str]]:
         """Return an offset that names all queues, and in words what there is no more of it."""
@@ -176,20 +183,20 @@ class Lanes(Closing):
         return StreamOffset(ends, offset.begins, offset.is_initial), losses
 
     def _ends_at(
-        self, broker: str, store: OfflineStore, place: int, named: Mapping[Lane, int]
-    ) -> tuple[dict[Lane, int], QueueSum]:
+        self, broker: str, store: OfflineStore, place: int, named: Mapping[StreamSource, int]
+    ) -> tuple[dict[StreamSource, int], QueueSum]:
         """Return where the queues are at a place in the log, and the sum over them."""
-        ends: dict[Lane, int] = {}
+        ends: dict[StreamSource, int] = {}
         found = QueueSum()
         for key in wanted_queues(store, self._options):
-            lane = Lane(broker, key.topic, key.queue_id)
-            end = 0 if lane in named else store.queues[key].offset_at(place)
+            source = StreamSource(broker, key.topic, key.queue_id)
+            end = 0 if source in named else store.queues[key].offset_at(place)
             if end > 0:
-                ends[lane] = end
-                found.add(lane, end)
+                ends[source] = end
+                found.add(source, end)
         return ends, found
 
-    def starts(self) -> dict[Lane, int]:
+    def starts(self) -> dict[StreamSource, int]:
         """Return where a new query begins; queues of a topic without a message begin at 0.
 
         Raises:
@@ -197,22 +204,24 @@ class Lanes(Closing):
             StoreError: offsets are asked for that are not there.
         """
         if not self._options.has_topic:
-            return {Lane(broker): self._log_start(s) for broker, s in self._set.stores.items()}
+            return {
+                StreamSource(broker): self._log_start(s) for broker, s in self._set.stores.items()
+            }
         options = self._options
         if options.starting.default == GROUP:  # which is asked later
-            options = replace(options, starting=Moment(EARLIEST))
-        found: dict[Lane, int] = {}
+            options = replace(options, starting=ReadBound(EARLIEST))
+        found: dict[StreamSource, int] = {}
         empty: set[QueueKey] = set()
         for broker, store in self._set.stores.items():
             keys = empty_queues(store)
             empty.update(keys)
             wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
-            found |= {Lane(broker, key.topic, key.queue_id): 0 for key in wanted}
+            found |= {StreamSource(broker, key.topic, key.queue_id): 0 for key in wanted}
         check_topics(self._set.stores, options, empty)
         for broker, store in self._set.stores.items():
             for key in wanted_queues(store, options):
-                lane = Lane(broker, key.topic, key.queue_id)
-                found[lane] = starting_offset(store, key, options)
+                source = StreamSource(broker, key.topic, key.queue_id)
+                found[source] = starting_offset(store, key, options)
         return found
 
     def _log_start(self, store: OfflineStore) -> int:
@@ -234,12 +243,12 @@ class Lanes(Closing):
 
     # --- sizes ---------------------------------------------------------------------------------
 
-    def sizes_of(self, lane: Lane, offset: int, count: int) -> npt.NDArray[np.int64]:
+    def sizes_of(self, source: StreamSource, offset: int, count: int) -> npt.NDArray[np.int64]:
         """Return the bytes of up to so many messages of a queue from an offset on.
 
         Messages that share a record have its size with the first of them.
         """
-        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        queue = self._set.stores[source.broker].queues[QueueKey(source.topic, source.queue_id)]
         units = queue.units(queue.index_of(offset), count)
         sizes: npt.NDArray[np.int64] = np.clip(units["size"], 0, None)
         if not queue.kind.is_batch:
@@ -250,9 +259,9 @@ class Lanes(Closing):
         skipped = max(offset - int(units["queue_offset"][0]), 0) if len(units) else 0
         return found[skipped : skipped + count]
 
-    def physical_offset_of(self, lane: Lane, offset: int) -> int | None:
+    def physical_offset_of(self, source: StreamSource, offset: int) -> int | None:
         """Return where the record of a message of a queue begins; None if no unit holds it."""
-        queue = self._set.stores[lane.broker].queues[QueueKey(lane.topic, lane.queue_id)]
+        queue = self._set.stores[source.broker].queues[QueueKey(source.topic, source.queue_id)]
         unit = queue.units(queue.index_of(offset), 1)
         return int(unit["physical_offset"][0]) if len(unit) else None
 
@@ -267,14 +276,19 @@ class Lanes(Closing):
         return None if file is None else view.first_timestamp(file)
 
     def cut_log(
-        self, lane: Lane, stretch: Stretch, *, rows: int | None = None, size: int | None = None
+        self,
+        source: StreamSource,
+        span: OffsetRange,
+        *,
+        rows: int | None = None,
+        size: int | None = None,
     ) -> tuple[int, int]:
-        """Return where a stretch of a log ends that has at most so many records or bytes.
+        """Return where a span of a log ends that has at most so many records or bytes.
 
         At least one record is in it, if there is one. The second number is how many there are.
         """
-        store, count, end = self._set.stores[lane.broker], 0, stretch.begin
-        for step in walk_past(store.log, stretch.begin, stretch.end, store.checks):
+        store, count, end = self._set.stores[source.broker], 0, span.begin
+        for step in walk_past(store.log, span.begin, span.end, store.checks):
             if isinstance(step, Gap):
                 continue
             ends = step.columns["physical_offset"] + step.columns["size"]
@@ -282,31 +296,31 @@ class Lanes(Closing):
             if rows is not None:
                 fitting = min(fitting, rows - count)
             if size is not None:
-                fitting = min(fitting, int(np.searchsorted(ends, stretch.begin + size, "right")))
+                fitting = min(fitting, int(np.searchsorted(ends, span.begin + size, "right")))
             fitting = max(fitting, 0 if count else 1)
             count += fitting
             end = int(ends[fitting - 1]) if fitting else end
             if fitting < len(ends) or count == rows:
                 return end, count
-        return stretch.end, count
+        return span.end, count
 
     # --- partitions ----------------------------------------------------------------------------
 
-    def plan(self, stretches: Mapping[Lane, Stretch]) -> list[InputPartition]:
-        """Cut stretches into what tasks read."""
+    def plan(self, spans: Ranges) -> list[InputPartition]:
+        """Cut spans into what tasks read."""
         parts: list[InputPartition] = []
         for broker, store in self._set.stores.items():
-            mine = {lane: s for lane, s in stretches.items() if lane.broker == broker and s.count}
-            spans = [
-                QueueSpan(lane.topic, lane.queue_id, s.begin, s.end)
-                for lane, s in sorted(mine.items())
-                if not lane.is_log
+            mine = {source: s for source, s in spans.items() if source.broker == broker and s.count}
+            queue_spans = [
+                QueueSpan(source.topic, source.queue_id, s.begin, s.end)
+                for source, s in sorted(mine.items())
+                if not source.is_log
             ]
-            if spans:
-                parts += plan_spans(store, broker, spans, self._options)
-            for lane, stretch in mine.items():
-                if lane.is_log:
-                    parts += _plan_log(StoreRef.of(broker, store), store, stretch)
+            if queue_spans:
+                parts += plan_spans(store, broker, queue_spans, self._options)
+            for source, span in mine.items():
+                if source.is_log:
+                    parts += _plan_log(StoreRef.of(broker, store), store, span)
         return parts
 
 
@@ -326,10 +340,10 @@ def empty_queues(store: OfflineStore) -> list[QueueKey]:
     return [key for key in keys if key not in store.queues]
 
 
-def _plan_log(ref: StoreRef, store: OfflineStore, stretch: Stretch) -> Iterator[Partition]:
+def _plan_log(ref: StoreRef, store: OfflineStore, span: OffsetRange) -> Iterator[Partition]:
     for file in store.log.files:
-        begin = max(file.base_offset, stretch.begin)
-        end = min(file.base_offset + file.size, stretch.end)
+        begin = max(file.base_offset, span.begin)
+        end = min(file.base_offset + file.size, span.end)
         if begin < end:
             yield Partition(LogPart(ref, begin, end))
 

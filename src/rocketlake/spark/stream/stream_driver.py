@@ -22,18 +22,24 @@ from pyspark.sql.datasource import InputPartition
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.errors import StoreError
-from rocketlake.spark.reading.options import EARLIEST, GROUP, Moment, SourceOptions
-from rocketlake.spark.stream.archived_sources import open_lanes
+from rocketlake.spark.reading.options import EARLIEST, GROUP, ReadBound, SourceOptions
+from rocketlake.spark.stream.archived_sources import open_sources
 from rocketlake.spark.stream.batch_start import advance, clip
-from rocketlake.spark.stream.lag import Behind, reckon_behind
-from rocketlake.spark.stream.limits import Patience, Stretch, share_bytes, share_rows
-from rocketlake.spark.stream.offsets import NAMED_MAX, Lane, StreamOffset
-from rocketlake.spark.stream.parsed_offsets import OffsetBook
-from rocketlake.spark.stream.progress import ProgressKeeper
+from rocketlake.spark.stream.lag import Behind, measure_behind
+from rocketlake.spark.stream.limits import (
+    OffsetRange,
+    Ranges,
+    TriggerDelay,
+    share_bytes,
+    share_rows,
+)
+from rocketlake.spark.stream.offsets import NAMED_MAX, StreamOffset, StreamSource
+from rocketlake.spark.stream.parsed_offsets import ParsedOffsets
+from rocketlake.spark.stream.progress import GroupProgress
 from rocketlake.spark.stream.stream_options import StreamOptions
 
 if TYPE_CHECKING:
-    from rocketlake.spark.stream.positions import Look
+    from rocketlake.spark.stream.positions import BoundsSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +53,14 @@ class Limits(Struct, frozen=True):
     max_bytes: int | None = None
 
 
-class _Made(Struct, frozen=True):
+class _PlannedBatch(Struct, frozen=True):
     """The last offset that was made, and what that needed to know."""
 
     offset: StreamOffset
     start: StreamOffset
-    news: Mapping[Lane, Stretch]
-    unread: frozenset[Lane]
-    """The lanes that have more than it says."""
+    available: Ranges
+    unread: frozenset[StreamSource]
+    """The sources that have more than it says."""
 
 
 class StreamDriver(Closing):
@@ -73,26 +79,26 @@ class StreamDriver(Closing):
         """
         self._options = options
         self._stream = stream
-        self._lanes = open_lanes(options)
-        self._target: Look | None = None
+        self._sources = open_sources(options)
+        self._target: BoundsSnapshot | None = None
         self._first: StreamOffset | None = None
-        self._last: _Made | None = None
-        self._book = OffsetBook()
+        self._last: _PlannedBatch | None = None
+        self._book = ParsedOffsets()
         self._turn = 0
         self._told: set[str] = set()
         clock = self._clock = clock or SystemClock()
-        self._patience = (
-            Patience(stream.min_rows, stream.max_delay_ms, clock) if stream.min_rows else None
+        self._trigger_delay = (
+            TriggerDelay(stream.min_rows, stream.max_delay_ms, clock) if stream.min_rows else None
         )
         self._keeper = (
-            ProgressKeeper(stream.group, self._lanes.places, stream.progress_path, clock=clock)
+            GroupProgress(stream.group, self._sources.places, stream.progress_path, clock=clock)
             if stream.group
             else None
         )
 
     def close(self) -> None:
         """Give all descriptors back."""
-        self._lanes.close()
+        self._sources.close()
 
     # --- where it begins -----------------------------------------------------------------------
 
@@ -100,31 +106,31 @@ class StreamDriver(Closing):
         """Return where a new query begins.
 
         Raises:
-            ConfigError, StoreError: as `Lanes.starts`.
+            ConfigError, StoreError: as `StreamSources.starts`.
         """
         if self._first is None:  # Spark asks twice, and wants the same
-            starts = self._lanes.starts()
+            starts = self._sources.starts()
             if self._options.starting.default == GROUP:
                 starts = self._group_starts(starts)
             # What is not simply the first message is pinned by a batch, if need be an empty one:
             # Spark keeps no start, and would ask for it again after a crash in the first batch.
-            is_plain = self._options.starting == Moment(EARLIEST)
+            is_plain = self._options.starting == ReadBound(EARLIEST)
             self._first = StreamOffset(starts, is_initial=not is_plain)
         return self._first
 
-    def _group_starts(self, starts: Mapping[Lane, int]) -> dict[Lane, int]:
+    def _group_starts(self, starts: Mapping[StreamSource, int]) -> dict[StreamSource, int]:
         assert self._keeper is not None
-        bounds = self._lanes.bounds()
-        found: dict[Lane, int] = {}
-        for lane, first in starts.items():
-            bound = bounds.get(lane, Stretch(first, first))
-            at = self._keeper.find(lane)
+        bounds = self._sources.bounds()
+        found: dict[StreamSource, int] = {}
+        for source, first in starts.items():
+            bound = bounds.get(source, OffsetRange(first, first))
+            at = self._keeper.find(source)
             if at is None:
-                found[lane] = first
+                found[source] = first
                 continue
-            found[lane] = min(max(at, bound.begin), bound.end)
-            if found[lane] != at:
-                where = f"{at} of {lane}, which has {bound.begin} to {bound.end}"
+            found[source] = min(max(at, bound.begin), bound.end)
+            if found[source] != at:
+                where = f"{at} of {source}, which has {bound.begin} to {bound.end}"
                 log.warning("group %s was at %s", self._stream.group, where)
         return found
 
@@ -132,9 +138,9 @@ class StreamDriver(Closing):
 
     def hold_target(self) -> None:
         """Take what there is now as the end of all batches: the query will read that and stop."""
-        self._lanes.refresh()
+        self._sources.refresh()
         self._last = None
-        self._target = self._lanes.look.copy()
+        self._target = self._sources.snapshot.copy()
 
     def latest(self, start: StreamOffset, limits: Limits | None) -> StreamOffset:
         """Return where the batch behind `start` ends; `start` itself if there is none to make.
@@ -144,62 +150,64 @@ class StreamDriver(Closing):
         """
         self._note_done(start)
         last, self._last = self._last, None
-        changed = self._lanes.refresh()
+        changed = self._sources.refresh()
         is_known = changed is not None and last is not None and start is last.offset
         among = changed | last.unread if changed is not None and last is not None else None
-        news, is_all = self._news(start, among if is_known else None)
-        found = self._make(start, news, limits, is_all=is_all)
-        looked_at = self._lanes.bounds() if is_all else news
-        unread = frozenset(lane for lane in looked_at if self._is_unread(lane, found))
-        self._last = _Made(found, start, news, unread)
+        available, is_all = self._unread_since(start, among if is_known else None)
+        found = self._make(start, available, limits, is_all=is_all)
+        looked_at = self._sources.bounds() if is_all else available
+        unread = frozenset(source for source in looked_at if self._is_unread(source, found))
+        self._last = _PlannedBatch(found, start, available, unread)
         if found is not start:
             # Order: Spark writes the offset into its checkpoint when it has it. What it speaks of
             # is on the disk before.
-            self._lanes.sync_logs()
+            self._sources.sync_logs()
         return found
 
-    def _is_unread(self, lane: Lane, offset: StreamOffset) -> bool:
-        bound = self._lanes.bounds().get(lane)
-        return bound is not None and offset.ends.get(lane, bound.begin) != bound.end
+    def _is_unread(self, source: StreamSource, offset: StreamOffset) -> bool:
+        bound = self._sources.bounds().get(source)
+        return bound is not None and offset.ends.get(source, bound.begin) != bound.end
 
     def _make(
         self,
         start: StreamOffset,
-        news: Mapping[Lane, Stretch],
+        available: Ranges,
         limits: Limits | None,
         *,
         is_all: bool,
     ) -> StreamOffset:
         target = self._target
         if target is not None:
-            news = {lane: _up_to(s, target.bounds.get(lane)) for lane, s in news.items()}
-        elif limits is not None and not self._is_enough(start, news):
+            available = {
+                source: _up_to(s, target.bounds.get(source)) for source, s in available.items()
+            }
+        elif limits is not None and not self._is_enough(start, available):
             return start
-        ends = {lane: stretch.end for lane, stretch in news.items()}
+        ends = {source: span.end for source, span in available.items()}
         if limits is not None:
-            ends = self._limit(news, limits)
-        return _offset(start, news, ends, is_first=self._is_first(start), is_all=is_all)
+            ends = self._limit(available, limits)
+        return _offset(start, available, ends, is_first=self._is_first(start), is_all=is_all)
 
     def _is_first(self, start: StreamOffset) -> bool:
         return start is self._first or (self._first is not None and start == self._first)
 
     def reported(self) -> StreamOffset:
-        """Return the last offset of every lane as of the last look, and the first one.
+        """Return the last offset of every source as of the last look, and the first one.
 
         Of many queues it names those that have something unread, from where on.
         """
-        bounds = self._lanes.bounds()
+        bounds = self._sources.bounds()
         if self._last is None or not self._is_compact():
             return StreamOffset(
-                {lane: bound.end for lane, bound in bounds.items()},
-                {lane: bound.begin for lane, bound in bounds.items()},
+                {source: bound.end for source, bound in bounds.items()},
+                {source: bound.begin for source, bound in bounds.items()},
             )
         read = self._last.offset.ends
-        unread = {lane: bounds[lane] for lane in self._last.unread}
+        unread = {source: bounds[source] for source in self._last.unread}
         return StreamOffset(
-            {lane: bound.end for lane, bound in unread.items()},
-            {lane: max(read.get(lane, 0), bound.begin) for lane, bound in unread.items()},
-            at=self._lanes.look.positions(unread),
+            {source: bound.end for source, bound in unread.items()},
+            {source: max(read.get(source, 0), bound.begin) for source, bound in unread.items()},
+            at=self._sources.snapshot.positions(unread),
         )
 
     def behind(self) -> Behind | None:
@@ -207,13 +215,15 @@ class StreamDriver(Closing):
         last = self._last
         if last is None:
             return None
-        ends, bounds = last.offset.ends, self._lanes.bounds()
+        ends, bounds = last.offset.ends, self._sources.bounds()
         rest = {
-            lane: Stretch(min(max(ends.get(lane, bound.begin), bound.begin), bound.end), bound.end)
-            for lane in last.unread
-            if (bound := bounds.get(lane)) is not None
+            source: OffsetRange(
+                min(max(ends.get(source, bound.begin), bound.begin), bound.end), bound.end
+            )
+            for source in last.unread
+            if (bound := bounds.get(source)) is not None
         }
-        return reckon_behind(self._lanes, rest, self._clock.now_ms())
+        return measure_behind(self._sources, rest, self._clock.now_ms())
 
     # --- offsets as Spark keeps them -----------------------------------------------------------
 
@@ -240,86 +250,86 @@ class StreamDriver(Closing):
             return known
         offset = StreamOffset.decode(members)
         if offset.at:
-            offset, losses = self._lanes.resolve(offset)
+            offset, losses = self._sources.resolve(offset)
             self._lose(losses)
         self._book.note(members, offset)
         return offset
 
     def _is_compact(self) -> bool:
-        has_many = len(self._lanes.bounds()) > NAMED_MAX and self._options.has_topic
+        has_many = len(self._sources.bounds()) > NAMED_MAX and self._options.has_topic
         return has_many and self._stream.is_compact
 
     def _shortened(self, offset: StreamOffset) -> StreamOffset:
         """Return the offset with a place in the log in place of the queues that were read to it."""
-        look = self._target or self._lanes.look
-        lanes: Iterable[Lane] = look.bounds
+        snapshot = self._target or self._sources.snapshot
+        sources: Iterable[StreamSource] = snapshot.bounds
         if self._target is None and self._last is not None and self._last.offset is offset:
-            lanes = self._last.unread
+            sources = self._last.unread
         read = offset.ends
-        named = {lane: read.get(lane, look.bounds[lane].begin) for lane in lanes}
-        named = {lane: at for lane, at in named.items() if at != look.bounds[lane].end}
-        at = look.positions(named)
-        named |= {lane: end for lane, end in read.items() if lane.broker not in at}
+        named = {source: read.get(source, snapshot.bounds[source].begin) for source in sources}
+        named = {source: at for source, at in named.items() if at != snapshot.bounds[source].end}
+        at = snapshot.positions(named)
+        named |= {source: end for source, end in read.items() if source.broker not in at}
         return StreamOffset(named, offset.begins, offset.is_initial, at)
 
     # --- what is new ---------------------------------------------------------------------------
 
-    def _news(
-        self, start: StreamOffset, among: frozenset[Lane] | None
-    ) -> tuple[dict[Lane, Stretch], bool]:
-        """Return what there is behind an offset, and whether all lanes were looked at.
+    def _unread_since(
+        self, start: StreamOffset, among: frozenset[StreamSource] | None
+    ) -> tuple[dict[StreamSource, OffsetRange], bool]:
+        """Return what there is behind an offset, and whether all sources were looked at.
 
         Without `among` they are.
         """
-        bounds = self._lanes.bounds()
+        bounds = self._sources.bounds()
         if among is not None:
-            ends = {lane: start.ends[lane] for lane in among if lane in start.ends}
-            found = advance(ends, {lane: bounds[lane] for lane in among if lane in bounds})
+            ends = {source: start.ends[source] for source in among if source in start.ends}
+            found = advance(ends, {source: bounds[source] for source in among if source in bounds})
             if not found.losses:
-                return found.news, False
+                return found.available, False
         found = advance(start.ends, bounds)
         if found.losses:
-            self._lanes.reopen()  # whatever the view believed
-            found = advance(start.ends, self._lanes.bounds())
+            self._sources.reopen()  # whatever the view believed
+            found = advance(start.ends, self._sources.bounds())
         self._lose(found.losses)
-        return found.news, True
+        return found.available, True
 
-    def _is_enough(self, start: StreamOffset, news: Mapping[Lane, Stretch]) -> bool:
-        if self._patience is None or start.is_initial:
+    def _is_enough(self, start: StreamOffset, available: Ranges) -> bool:
+        if self._trigger_delay is None or start.is_initial:
             return True
         assert self._stream.min_rows is not None
         rows = 0
-        for lane, stretch in news.items():
-            if lane.is_log and stretch.count:
-                rows += self._lanes.cut_log(lane, stretch, rows=self._stream.min_rows)[1]
+        for source, span in available.items():
+            if source.is_log and span.count:
+                rows += self._sources.cut_log(source, span, rows=self._stream.min_rows)[1]
             else:
-                rows += stretch.count
-        return self._patience.is_enough(rows)
+                rows += span.count
+        return self._trigger_delay.is_enough(rows)
 
-    def _limit(self, news: Mapping[Lane, Stretch], limits: Limits) -> dict[Lane, int]:
-        """Return where each lane ends in a batch that keeps to the limits."""
+    def _limit(self, available: Ranges, limits: Limits) -> dict[StreamSource, int]:
+        """Return where each source ends in a batch that keeps to the limits."""
         self._turn += 1
-        if any(lane.is_log for lane in news):
-            return self._limit_logs(news, limits)
-        taken = news
+        if any(source.is_log for source in available):
+            return self._limit_logs(available, limits)
+        taken = available
         if limits.max_rows is not None:
-            rows = share_rows(news, limits.max_rows, self._turn)
-            taken = {lane: _first_of(s, rows.get(lane, 0)) for lane, s in news.items()}
+            rows = share_rows(available, limits.max_rows, self._turn)
+            taken = {source: _first_of(s, rows.get(source, 0)) for source, s in available.items()}
         if limits.max_bytes is not None:
-            rows = share_bytes(taken, limits.max_bytes, self._turn, self._lanes.sizes_of)
-            taken = {lane: _first_of(s, rows.get(lane, 0)) for lane, s in taken.items()}
-        return {lane: stretch.end for lane, stretch in taken.items()}
+            rows = share_bytes(taken, limits.max_bytes, self._turn, self._sources.sizes_of)
+            taken = {source: _first_of(s, rows.get(source, 0)) for source, s in taken.items()}
+        return {source: span.end for source, span in taken.items()}
 
-    def _limit_logs(self, news: Mapping[Lane, Stretch], limits: Limits) -> dict[Lane, int]:
+    def _limit_logs(self, available: Ranges, limits: Limits) -> dict[StreamSource, int]:
         # Records of a log are counted by walking it; each log gets the same share.
-        busy = max(sum(bool(s.count) for s in news.values()), 1)
-        ends: dict[Lane, int] = {}
-        for lane, stretch in news.items():
+        busy = max(sum(bool(s.count) for s in available.values()), 1)
+        ends: dict[StreamSource, int] = {}
+        for source, span in available.items():
             rows = limits.max_rows and max(limits.max_rows // busy, 1)
             size = limits.max_bytes and max(limits.max_bytes // busy, 1)
-            is_limited = stretch.count and (rows or size)
-            cut = self._lanes.cut_log(lane, stretch, rows=rows, size=size) if is_limited else None
-            ends[lane] = stretch.end if cut is None else cut[0]
+            is_limited = span.count and (rows or size)
+            cut = self._sources.cut_log(source, span, rows=rows, size=size) if is_limited else None
+            ends[source] = span.end if cut is None else cut[0]
         return ends
 
     # --- what a batch reads --------------------------------------------------------------------
@@ -331,21 +341,21 @@ class StreamDriver(Closing):
             StoreError: messages of it are lost, and that must not be.
         """
         made = self._last
-        among: Iterable[Lane] = end.ends
+        among: Iterable[StreamSource] = end.ends
         if made is not None and made.offset is end and made.start is start:
-            among = [lane for lane in made.news if lane in end.ends]
-        wanted: dict[Lane, Stretch] = {}
-        for lane in among:
-            last = end.ends[lane]
-            begin = end.begins.get(lane, start.ends.get(lane, last))
-            wanted[lane] = Stretch(begin, last)
-        found, losses = clip(wanted, self._lanes.bounds())
+            among = [source for source in made.available if source in end.ends]
+        wanted: dict[StreamSource, OffsetRange] = {}
+        for source in among:
+            last = end.ends[source]
+            begin = end.begins.get(source, start.ends.get(source, last))
+            wanted[source] = OffsetRange(begin, last)
+        found, losses = clip(wanted, self._sources.bounds())
         if losses:
-            self._lanes.reopen()
+            self._sources.reopen()
             self._last = None
-            found, losses = clip(wanted, self._lanes.bounds())
+            found, losses = clip(wanted, self._sources.bounds())
         self._lose(losses)
-        return self._lanes.plan(found)
+        return self._sources.plan(found)
 
     # --- progress ------------------------------------------------------------------------------
 
@@ -375,36 +385,40 @@ class StreamDriver(Closing):
 
 def _offset(
     start: StreamOffset,
-    news: Mapping[Lane, Stretch],
-    ends: Mapping[Lane, int],
+    available: Ranges,
+    ends: Mapping[StreamSource, int],
     *,
     is_first: bool,
     is_all: bool,
 ) -> StreamOffset:
     """Return the offset of a batch; `start` if it would be empty and change nothing.
 
-    Lanes that are not among the news stay as they are, unless all were looked at: then they are
-    gone.
+    Sources that `available` does not name keep their offset, unless all were looked at: then they
+    are gone.
     """
-    kept = {lane: at for lane, at in ends.items() if lane in start.ends or at > news[lane].begin}
-    has_changed = any(start.ends.get(lane) != at for lane, at in kept.items())
+    kept = {
+        source: at
+        for source, at in ends.items()
+        if source in start.ends or at > available[source].begin
+    }
+    has_changed = any(start.ends.get(source) != at for source, at in kept.items())
     is_same = not has_changed and not (is_all and len(kept) != len(start.ends))
     if is_same and not start.is_initial:
         return start
     begins = {
-        lane: news[lane].begin
-        for lane in kept
-        if is_first or news[lane].begin != start.ends.get(lane)
+        source: available[source].begin
+        for source in kept
+        if is_first or available[source].begin != start.ends.get(source)
     }
     if not is_all:
         kept = {**start.ends, **kept}
     return StreamOffset(kept, begins)
 
 
-def _up_to(stretch: Stretch, target: Stretch | None) -> Stretch:
-    end = stretch.begin if target is None else min(stretch.end, max(target.end, stretch.begin))
-    return Stretch(stretch.begin, end)
+def _up_to(span: OffsetRange, target: OffsetRange | None) -> OffsetRange:
+    end = span.begin if target is None else min(span.end, max(target.end, span.begin))
+    return OffsetRange(span.begin, end)
 
 
-def _first_of(stretch: Stretch, count: int) -> Stretch:
-    return Stretch(stretch.begin, stretch.begin + count)
+def _first_of(span: OffsetRange, count: int) -> OffsetRange:
+    return OffsetRange(span.begin, span.begin + count)

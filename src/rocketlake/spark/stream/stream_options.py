@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rocketlake.errors import ConfigError
 from rocketlake.files.local_path import absolute_path
-from rocketlake.spark.reading.options import GROUP, LATEST, Moment, SourceOptions, Table
+from rocketlake.spark.reading.options import GROUP, LATEST, ReadBound, SourceOptions, Table
 
 MAX_DELAY_MS: Final = 15 * 60_000
 """How long a batch waits for `minOffsetsPerTrigger` rows at most; as Spark's Kafka source."""
@@ -72,7 +72,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
 
 
 def _check_stream(options: SourceOptions) -> None:
-    if options.ending != Moment(LATEST):
+    if options.ending != ReadBound(LATEST):
         raise ConfigError(
             "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch"
         )

@@ -12,7 +12,7 @@ from rocketlake.format import index as index_format
 from rocketlake.format import layout
 from rocketlake.spark.reading.options import OnDamage, SourceOptions
 from rocketlake.spark.reading.partitions import Partition
-from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, judge_damage
+from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, apply_damage_policy
 from rocketlake.spark.reading.tables.columns import to_batch
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.store.disk.index import IndexView
@@ -70,7 +70,7 @@ def _last(file: IndexView) -> int:
 def _refuse(file: IndexView, options: SourceOptions) -> None:
     if file.header.entries_used:
         text = "its slot count cannot be proven; give maxHashSlotNum (option options)"
-        judge_damage([Finding(str(file.path), 0, text)], options)
+        apply_damage_policy([Finding(str(file.path), 0, text)], options)
         assert options.on_damage is OnDamage.SKIP, "the other policy has raised"
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import PlacesPart, QueuePart
-from rocketlake.spark.reading.stores import ExecutorLog, judge_damage
+from rocketlake.spark.reading.stores import ExecutorLog, apply_damage_policy
 from rocketlake.spark.reading.tables.columns import to_batch
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill
 from rocketlake.spark.schema import arrow_schema
@@ -38,7 +38,7 @@ def read(
                 path, position = files.path(run, begin)
                 text = f"units of {run.key} from {begin} to {end} are gone"
                 source.damage.report(path, position, text)
-            judge_damage(source.damage.findings, options)
+            apply_damage_policy(source.damage.findings, options)
             source.damage.findings.clear()
 
 
