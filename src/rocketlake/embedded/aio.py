@@ -342,7 +342,7 @@ class _CancellableOpening:
                 self._store.close()
 
 
-def open_store_async(  # noqa: PLR0913 - as `open_store`
+def open_store_async(
     path: AnyPath | None = None,
     conf: Source | None = None,
     *,

@@ -189,7 +189,7 @@ class Elsewhere(Protocol):
         ...
 
 
-def settle_elsewhere(  # noqa: PLR0913 - what a store is opened with
+def settle_elsewhere(
     root: Path,
     conf: Source | None,
     elsewhere: Elsewhere,

@@ -36,7 +36,7 @@ class Reading(ABC):
 
     # --- reading -------------------------------------------------------------------------------
 
-    def get(  # noqa: PLR0913 - a filter is one of two words
+    def get(
         self,
         topic: str,
         queue_id: int,

@@ -102,7 +102,7 @@ class ServerStore(Closing):
         self._store.close()
 
 
-def open_server_store(  # noqa: PLR0913 - as `open_store`
+def open_server_store(
     path: AnyPath | None = None,
     conf: Source | None = None,
     *,

@@ -48,11 +48,11 @@ class MappedFile(HeldResource):
     """
 
     __slots__ = (
-        *("allocated", "base_offset", "buffer", "committed", "flushed", "is_first", "path", "size"),
-        *("store_timestamp", "wrote"),
-        *("_is_locked", "_is_unlinked", "_map", "_ops", "_owes_zeros", "_traits"),
-        *("_write_buffer", "_writers"),
-    )
+        "allocated", "base_offset", "buffer", "committed", "flushed", "is_first", "path", "size",
+        "store_timestamp", "wrote",
+        "_is_locked", "_is_unlinked", "_map", "_ops", "_owes_zeros", "_traits",
+        "_write_buffer", "_writers",
+    )  # fmt: skip
 
     def __init__(
         self, ops: FileOps, clock: Clock, place: FilePlace, traits: FileTraits = LOG_FILES

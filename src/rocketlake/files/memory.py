@@ -24,9 +24,9 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (
-    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),  # address, size, protection
-    *(ctypes.c_int, ctypes.c_int, ctypes.c_long),  # flags, descriptor, offset
-)
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,  # address, size, protection
+    ctypes.c_int, ctypes.c_int, ctypes.c_long,  # flags, descriptor, offset
+)  # fmt: skip
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)

@@ -331,9 +331,7 @@ class PosixFileOps:
             _take_space(writer, size, is_sparse=is_sparse)
             # Why src_dir_fd: without one, links are not followed whatever is asked for.
             os.link(
-                *(f"/proc/self/fd/{descriptor}", path),
-                src_dir_fd=descriptor,
-                follow_symlinks=True,
+                f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True
             )
         except FileExistsError as error:
             raise failed("cannot create", path, error, size) from error

@@ -38,7 +38,9 @@ class WriteBufferPool:
         if locked < self._count:
             log.warning(
                 "write buffers not locked in memory locked=%d of=%d size=%d",
-                *(locked, self._count, self._size),
+                locked,
+                self._count,
+                self._size,
             )
 
     @property

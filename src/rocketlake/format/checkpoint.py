@@ -14,6 +14,7 @@ import struct
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rocketlake.format import layout
 
@@ -47,11 +48,7 @@ class Checkpoint(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the 4096 bytes of the page."""
-        fields = _FIELDS.pack(
-            *(self.physical_timestamp, self.queue_timestamp, self.index_timestamp),
-            *(self.primary_flushed_offset, self.confirm_offset, self.queue_physical_offset),
-        )
-        return fields.ljust(layout.CHECKPOINT_SIZE, b"\0")
+        return _FIELDS.pack(*astuple(self)).ljust(layout.CHECKPOINT_SIZE, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> "Checkpoint":

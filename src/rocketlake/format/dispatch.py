@@ -103,7 +103,8 @@ def put_entries(
     if not len(entries):
         return 0
     return _KERNEL.put_entries(
-        *(buffer, *shape),
+        buffer,
+        *shape,
         np.ascontiguousarray(entries.hashes, np.int32),
         np.ascontiguousarray(entries.physical_offsets, np.int64),
         np.ascontiguousarray(entries.store_timestamps, np.int64),

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
@@ -60,10 +61,7 @@ class IndexHeader(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the 40 bytes."""
-        return _HEADER.pack(
-            *(self.begin_timestamp, self.end_timestamp, self.begin_physical_offset),
-            *(self.end_physical_offset, self.slot_count, self.entry_count),
-        )
+        return _HEADER.pack(*astuple(self))
 
     @classmethod
     def decode(cls, data: Buffer) -> "IndexHeader":

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rocketlake.format import layout
 from rocketlake.format._kernel.chooser import KERNEL as _KERNEL
@@ -80,26 +81,13 @@ class BatchUnit(Struct, frozen=True, kw_only=True, gc=False):
 
     def encode(self) -> bytes:
         """Return the 46 bytes."""
-        return _BATCH_UNIT.pack(
-            *(self.physical_offset, self.size, self.tags_code, self.store_timestamp),
-            *(self.base_queue_offset, self.batch_size, self.compacted_offset, 0),
-        )
+        return _BATCH_UNIT.pack(*astuple(self), 0)
 
     @classmethod
     def decode(cls, data: Buffer, position: int = 0) -> "BatchUnit":
         """Read the unit at a position."""
-        place, size, code, stored, base, count, compacted, _ = _BATCH_UNIT.unpack_from(
-            data, position
-        )
-        return cls(
-            physical_offset=place,
-            size=size,
-            tags_code=code,
-            store_timestamp=stored,
-            base_queue_offset=base,
-            batch_size=count,
-            compacted_offset=compacted,
-        )
+        *fields, _ = _BATCH_UNIT.unpack_from(data, position)
+        return cls(**dict(zip(cls.__struct_fields__, fields, strict=True)))
 
 
 class ExtUnit(Struct, frozen=True):

@@ -55,13 +55,24 @@ Bytes = npt.NDArray[np.uint8]
 
 ROW_DTYPE = np.dtype(
     [
-        *((name, np.int64) for name in ("position", "physical_offset", "queue_offset")),
-        *((name, np.int64) for name in ("born_timestamp", "store_timestamp")),
-        *((name, np.int64) for name in ("prepared_transaction_offset", "body_position")),
-        *((name, np.int64) for name in ("topic_position", "properties_position")),
-        *((name, np.int32) for name in ("size", "body_crc", "queue_id", "flag", "sys_flag")),
-        *((name, np.int32) for name in ("reconsume_times", "body_size")),
-        *((name, np.int16) for name in ("topic_size", "properties_size")),
+        ("position", np.int64),
+        ("physical_offset", np.int64),
+        ("queue_offset", np.int64),
+        ("born_timestamp", np.int64),
+        ("store_timestamp", np.int64),
+        ("prepared_transaction_offset", np.int64),
+        ("body_position", np.int64),
+        ("topic_position", np.int64),
+        ("properties_position", np.int64),
+        ("size", np.int32),
+        ("body_crc", np.int32),
+        ("queue_id", np.int32),
+        ("flag", np.int32),
+        ("sys_flag", np.int32),
+        ("reconsume_times", np.int32),
+        ("body_size", np.int32),
+        ("topic_size", np.int16),
+        ("properties_size", np.int16),
     ]
 )
 """One parsed record; the same fields in the same order as `layout.ROW_FORMAT`."""
@@ -297,7 +308,6 @@ def reencode(message: StoredMessage) -> bytes:
     except ValueError:
         return b""
     seal(
-        *(record, 0, message.queue_offset, message.physical_offset),
-        *(message.store_timestamp, with_crc),
+        record, 0, message.queue_offset, message.physical_offset, message.store_timestamp, with_crc
     )
     return bytes(record)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rocketlake.format import layout
 
@@ -30,15 +31,24 @@ assert _BLANK.size == layout.TIMER_BLANK_SIZE
 
 UNIT_DTYPE = np.dtype(
     [
-        *(("size", ">i4"), ("previous_position", ">i8"), ("magic", ">i4"), ("write_time", ">i8")),
-        *(("delay", ">i4"), ("physical_offset", ">i8"), ("record_size", ">i4")),
-        *(("topic_hash", ">i4"), ("reserved", ">i8")),
+        ("size", ">i4"),
+        ("previous_position", ">i8"),
+        ("magic", ">i4"),
+        ("write_time", ">i8"),
+        ("delay", ">i4"),
+        ("physical_offset", ">i8"),
+        ("record_size", ">i4"),
+        ("topic_hash", ">i4"),
+        ("reserved", ">i8"),
     ]
 )
 SLOT_DTYPE = np.dtype(
     [
-        *(("time", ">i8"), ("first_position", ">i8"), ("last_position", ">i8")),
-        *(("count", ">i4"), ("magic", ">i4")),
+        ("time", ">i8"),
+        ("first_position", ">i8"),
+        ("last_position", ">i8"),
+        ("count", ">i4"),
+        ("magic", ">i4"),
     ]
 )
 assert UNIT_DTYPE.itemsize == layout.TIMER_UNIT_SIZE
@@ -65,30 +75,16 @@ class TimerUnit(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return the 52 bytes."""
-        return _UNIT.pack(
-            *(layout.TIMER_UNIT_SIZE, self.previous_position, self.magic, self.write_time),
-            *(self.delay, self.physical_offset, self.record_size, self.topic_hash, 0),
-        )
+        return _UNIT.pack(layout.TIMER_UNIT_SIZE, *astuple(self), 0)
 
     @classmethod
     def decode(cls, data: bytes, position: int = 0) -> "TimerUnit | None":
         """Read the unit at a position; None if none, or a file's filler, lies there."""
         if position < 0 or len(data) - position < layout.TIMER_UNIT_SIZE:
             return None
-        size, previous, magic, write_time, delay, offset, record_size, topic_hash, _ = (
-            _UNIT.unpack_from(data, position)
-        )
-        if size != layout.TIMER_UNIT_SIZE or not magic & MAGIC_DEFAULT:
-            return None
-        return cls(
-            previous_position=previous,
-            magic=magic,
-            write_time=write_time,
-            delay=delay,
-            physical_offset=offset,
-            record_size=record_size,
-            topic_hash=topic_hash,
-        )
+        size, *fields, _ = _UNIT.unpack_from(data, position)
+        unit = cls(**dict(zip(cls.__struct_fields__, fields, strict=True)))
+        return unit if size == layout.TIMER_UNIT_SIZE and unit.magic & MAGIC_DEFAULT else None
 
 
 def encode_blank(rest: int) -> bytes:
@@ -126,9 +122,7 @@ class WheelSlot(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the 32 bytes."""
-        return _SLOT.pack(
-            *(self.time, self.first_position, self.last_position, self.count, self.magic)
-        )
+        return _SLOT.pack(*astuple(self))
 
     @classmethod
     def decode(cls, data: bytes, position: int = 0) -> "WheelSlot":
@@ -154,12 +148,7 @@ class TimerCheckpoint(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the 4096 bytes of the page."""
-        fields = _CHECKPOINT.pack(
-            *(self.last_read_time, self.flushed_position, self.queue_offset),
-            *(self.primary_queue_offset, self.state_version, self.version_timestamp),
-            self.version_counter,
-        )
-        return fields.ljust(layout.CHECKPOINT_SIZE, b"\0")
+        return _CHECKPOINT.pack(*astuple(self)).ljust(layout.CHECKPOINT_SIZE, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> "TimerCheckpoint":

@@ -155,9 +155,12 @@ def assemble(base: Base) -> Parts:
     put_parts = PutParts(log_parts.log, offsets, flags, base.catalog, stats, durability, role)
     putter = Putter(put_parts, options, clock)
     field_putter = FieldPutter(putter)
-    queue_flush = _make_queue_flush(base, queues, dispatcher, (checkpoint, handshake, log_parts))
-    retention = _make_retention(base, log_parts, dispatcher, (queues, index, flags, deleted))
-
+    queue_flush = _make_queue_flush(
+        base, log_parts, dispatcher, queues=queues, checkpoint=checkpoint, handshake=handshake
+    )
+    retention = _make_retention(
+        base, log_parts, dispatcher, queues=queues, index=index, flags=flags, deleted=deleted
+    )
     _follow_rolls(log_parts, retention, queue_flush)
     return Parts(
         role=role,
@@ -206,7 +209,7 @@ def make_log(
         pool = WriteBufferPool(base.ops, count=options.transient_store_pool_size, size=size)
     lend = pool.borrow if pool is not None else None
     factory = base.factory or MappedFileMaker(
-        *(base.ops, clock, LOG_FILES, lend), kind=find_mapped_file_class(options.mapped_file_class)
+        base.ops, clock, LOG_FILES, lend, kind=find_mapped_file_class(options.mapped_file_class)
     )
     preallocator = Preallocator(
         factory,
@@ -216,7 +219,10 @@ def make_log(
     )
     preallocator.note_made = stats.create.add
     files = MappedFileQueue(
-        *(base.ops, clock, factory, base.paths),
+        base.ops,
+        clock,
+        factory,
+        base.paths,
         file_size=options.mapped_file_size_commit_log,
         preallocator=preallocator,
     )
@@ -273,7 +279,9 @@ def _make_flusher(
         options.flush_commit_log_least_pages,
     )
     return PeriodicFlush(
-        *(files, poison, note_flush),
+        files,
+        poison,
+        note_flush,
         schedule=schedule,
         clock=base.clock,
         is_timed=options.flush_commit_log_timed,
@@ -321,13 +329,14 @@ def _make_dispatcher(base: Base, parts: DispatchParts, handshake: Handshake) -> 
 
 def _make_queue_flush(
     base: Base,
-    queues: ConsumeQueueSet,
+    log_parts: LogParts,
     dispatcher: Dispatcher,
-    rest: tuple[StoreCheckpoint, Handshake, LogParts],
+    *,
+    queues: ConsumeQueueSet,
+    checkpoint: StoreCheckpoint,
+    handshake: Handshake,
 ) -> QueueFlush:
-    options = base.options
-    checkpoint, handshake, log_parts = rest
-    log = log_parts.log
+    options, log = base.options, log_parts.log
 
     def reached() -> Reached:
         if not base.is_outside:
@@ -370,29 +379,28 @@ def _make_retention(
     base: Base,
     log_parts: LogParts,
     dispatcher: Dispatcher,
-    rest: tuple[ConsumeQueueSet, IndexFileSet | None, RunningFlags, DeletedTopicsFile],
+    *,
+    queues: ConsumeQueueSet,
+    index: IndexFileSet | None,
+    flags: RunningFlags,
+    deleted: DeletedTopicsFile,
 ) -> Retention:
-    options = base.options
-
     def flush_and_dispatch() -> None:
         log_parts.flusher.flush_all()
         dispatcher.catch_up(log_parts.files.flushed_where)
 
-    queues, index, flags, deleted = rest
-    if base.is_outside:
-        # The job lets queues and index follow the log.
-        queues = ConsumeQueueSet(base.directory, base.clock)
     parts = RetentionParts(
         log=log_parts.log,
-        queues=queues,
+        # Why others: with external dispatch the job lets queues and index follow the log.
+        queues=ConsumeQueueSet(base.directory, base.clock) if base.is_outside else queues,
         index=index,
         flags=flags,
         dispatched=dispatcher.reach,
         flush_and_dispatch=flush_and_dispatch,
         forget_expired=deleted.forget_expired,
     )
-    disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(options))
-    return Retention(parts, disks, options, base.clock)
+    disks = Disks(base.ops, base.paths.writable, base.directory.root, Limits.of(base.options))
+    return Retention(parts, disks, base.options, base.clock)
 
 
 def _make_durability(base: Base, log_parts: LogParts, dispatcher: Dispatcher) -> Durability:

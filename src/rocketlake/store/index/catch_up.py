@@ -187,10 +187,7 @@ class IndexCatchUp(BackgroundService):
             limit = min(held.size, end - where)
             for size in (min(limit, _WINDOW), limit):
                 found = scan(
-                    *(held.view, 0, size),
-                    base_offset=where,
-                    checks=Check.OFFSET,
-                    rows_max=_ROWS_MAX,
+                    held.view, 0, size, base_offset=where, checks=Check.OFFSET, rows_max=_ROWS_MAX
                 )
                 if len(found.columns):
                     self._index.put(found.columns)

@@ -12,6 +12,7 @@ from typing import Final, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlake.errors import DiskFullError
 from rocketlake.files.file_traits import FilePlace
@@ -173,13 +174,7 @@ class IndexFile:
             # 4.x leaves out: it does not flush its last file at a clean stop.
             with suppress(DiskFullError):  # the count is understood without it
                 self._file.reserve(0)
-                ends = self.header
-                self._write_header(
-                    IndexHeader(
-                        *(ends.begin_timestamp, ends.end_timestamp, ends.begin_physical_offset),
-                        *(ends.end_physical_offset, ends.slot_count, 1),
-                    )
-                )
+                self._write_header(replace(self.header, entry_count=1))
                 self._file.sync()
         self.flush()
 

@@ -197,14 +197,14 @@ class CommitLog:
                     at = file.wrote
                     place = file.base_offset + at
                     sizes = append_batch(
-                        *(
-                            file.buffer,
-                            at,
-                            messages,
-                            frame,
-                            now if born_timestamp is None else born_timestamp,
-                        ),
-                        *(slot.next_offset, place, now),
+                        file.buffer,
+                        at,
+                        messages,
+                        frame,
+                        now if born_timestamp is None else born_timestamp,
+                        slot.next_offset,
+                        place,
+                        now,
                     )
                     if isinstance(sizes, list):
                         return self._keep_batch(file, slot, frame, (sizes, now))
@@ -236,8 +236,15 @@ class CommitLog:
                     is_direct = file.has_write_buffer or is_large
                     window = file.buffer[file.wrote :] if is_direct else routes.window(file)
                     stop_code, rows, position, size = append_rows(
-                        *(window, 0, records, position, routes.table, routes.offsets),
-                        *(file.base_offset + file.wrote, now, with_crc),
+                        window,
+                        0,
+                        records,
+                        position,
+                        routes.table,
+                        routes.offsets,
+                        file.base_offset + file.wrote,
+                        now,
+                        with_crc,
                     )
                     stop = BulkStop(stop_code)
                     if size:
@@ -384,8 +391,7 @@ class CommitLog:
         first = slot.next_offset
         end = ends.pop()
         receipt = PutReceipt(
-            *(_OK, first, place, now, end - place, len(sizes), frame.store_host),
-            tuple(ends),
+            _OK, first, place, now, end - place, len(sizes), frame.store_host, tuple(ends)
         )
         set_together(
             (

@@ -145,7 +145,7 @@ class Durability:
             self.finish(receipt, future, _OK, replicas)
             return
         deadline_s = self._clock.monotonic_s() + self._flush_timeout_s
-        wait = _AnswerLater(receipt, future, deadline_s, (replicas, self))
+        wait = _AnswerLater(receipt, future, deadline_s, durability=self, replicas=replicas)
         self.watcher.watch(wait)
         self._group_commit.ask(wait)
         self.wake()
@@ -225,12 +225,15 @@ class _AnswerLater(FlushWait):
         receipt: PutReceipt,
         future: PutFuture,
         deadline_s: float,
-        rest: tuple[_Asked, Durability],
+        *,
+        durability: Durability,
+        replicas: _Asked,
     ) -> None:
         super().__init__(receipt.physical_offset + receipt.size, deadline_s)
         self._receipt = receipt
         self._future = future
-        self._replicas, self._durability = rest
+        self._durability = durability
+        self._replicas = replicas
 
     def tell(self, status: PutStatus, error: Exception | None) -> None:
         if error is not None:

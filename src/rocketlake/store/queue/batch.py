@@ -52,7 +52,8 @@ class BatchConsumeQueue(UnitQueue):
             self._notes.warning(
                 ("batch", self.key),
                 "records without a place in their batch queue key=%s count=%d",
-                *(self.key, len(good) - int(np.count_nonzero(good))),
+                self.key,
+                len(good) - int(np.count_nonzero(good)),
             )
         chosen = np.flatnonzero(good)
         if not len(chosen):

@@ -352,7 +352,9 @@ class ConsumeQueue(UnitQueue):
         self._notes.warning(
             ("shift", self.key),
             "units out of place: gap in queue offsets key=%s expected=%d found=%d",
-            *(self.key, self.max_offset, number),
+            self.key,
+            self.max_offset,
+            number,
         )
 
     def _extend(self, unit: ExtUnit) -> int:

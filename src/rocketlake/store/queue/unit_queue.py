@@ -37,9 +37,9 @@ class UnitQueue(ABC):
     """
 
     __slots__ = (
-        *("files", "key", "max_offset", "max_physical_offset", "min_offset"),
-        *("_file", "_guard", "_is_4x", "_log_min", "_notes", "_units"),
-    )
+        "files", "key", "max_offset", "max_physical_offset", "min_offset",
+        "_file", "_guard", "_is_4x", "_log_min", "_notes", "_units",
+    )  # fmt: skip
     is_batch: ClassVar[bool]
 
     def __init__(

@@ -327,8 +327,16 @@ class _ColumnsWalk(UnitWalk):
     def take(self, units: memoryview, index: int, part: LogPart, limits: Limits) -> Taken:
         """Take the first records there are; what lies behind them is for another read."""
         data, rows, looked, stop, damage, self.next_offset = read_columns(
-            *(units, index, self.unit_size, self.next_offset, self.stop_offset),
-            *(part.view, len(part.view), part.begin, part.end, _CHECKS),
+            units,
+            index,
+            self.unit_size,
+            self.next_offset,
+            self.stop_offset,
+            part.view,
+            len(part.view),
+            part.begin,
+            part.end,
+            _CHECKS,
             (min(limits.count_max, limits.count_stop), limits.size_max),
             part.may_wait,
         )

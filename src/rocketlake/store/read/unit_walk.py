@@ -156,20 +156,10 @@ class UnitWalk(ABC):
     """
 
     __slots__ = (
-        *("corrupt", "count", "gone", "next_offset", "size", "status", "stop_offset"),
-        "unit_size",
-        *(
-            "_files",
-            "_high",
-            "_is_full",
-            "_is_large",
-            "_last_physical",
-            "_limits",
-            "_log_max",
-            "_queue",
-        ),
-        *("_request", "_rules"),
-    )
+        "corrupt", "count", "gone", "next_offset", "size", "status", "stop_offset", "unit_size",
+        "_files", "_high", "_is_full", "_is_large", "_last_physical", "_limits", "_log_max",
+        "_queue", "_request", "_rules",
+    )  # fmt: skip
 
     def __init__(
         self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int

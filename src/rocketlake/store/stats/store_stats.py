@@ -30,9 +30,9 @@ _WINDOW_MS = 60_000
 # are the first bucket, those below an end the bucket of that end.
 _BUCKET_ENDS_MS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 _BUCKET_NAMES: Final = (
-    *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
-    *("1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~"),
-)
+    "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s",
+    "1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~",
+)  # fmt: skip
 
 _FINE_BUCKETS = 256
 _FINE_SHIFT = 2  # four buckets between a power of two and the next
@@ -213,10 +213,10 @@ class StoreStats:
     """Counters of one store (StoreStatsService). `sample` belongs to one thread."""
 
     __slots__ = (
-        *("boot_ms", "topics", "put", "lock", "copy", "get", "flush", "commit", "create"),
-        *("put_failed_count", "get_found_count", "get_miss_count", "get_transferred_count"),
-        *("corrupt_count", "dispatch_buffer_max", "_samples", "_window_began_ms"),
-    )
+        "boot_ms", "topics", "put", "lock", "copy", "get", "flush", "commit", "create",
+        "put_failed_count", "get_found_count", "get_miss_count", "get_transferred_count",
+        "corrupt_count", "dispatch_buffer_max", "_samples", "_window_began_ms",
+    )  # fmt: skip
 
     def __init__(self, boot_ms: int) -> None:
         self.boot_ms = boot_ms

@@ -22,10 +22,10 @@ class RecordFrame:
     """What the records of one topic and queue share; made before the append lock is taken."""
 
     __slots__ = (
-        *("topic", "queue_id", "sys_flag", "born_host", "store_host", "reconsume_times"),
-        *("prepared", "version", "trailing", "reserve_crc", "body_max", "record_max"),
-        *("batch_max", "is_guarded", "topic_text"),
-    )
+        "topic", "queue_id", "sys_flag", "born_host", "store_host", "reconsume_times",
+        "prepared", "version", "trailing", "reserve_crc", "body_max", "record_max",
+        "batch_max", "is_guarded", "topic_text",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,8 +85,15 @@ def append(
         ValueError: a field does not fit into the format.
     """
     found = _append(
-        *(buffer, at, [message], frame, born_timestamp),
-        *(queue_offset, physical_offset, store_timestamp, False),
+        buffer,
+        at,
+        [message],
+        frame,
+        born_timestamp,
+        queue_offset,
+        physical_offset,
+        store_timestamp,
+        False,
     )
     return found if isinstance(found, int) else found[0]
 
@@ -110,8 +117,15 @@ def append_batch(
         ValueError: a field does not fit into the format.
     """
     return _append(
-        *(buffer, at, messages, frame, born_timestamp),
-        *(queue_offset, physical_offset, store_timestamp, True),
+        buffer,
+        at,
+        messages,
+        frame,
+        born_timestamp,
+        queue_offset,
+        physical_offset,
+        store_timestamp,
+        True,
     )
 
 

@@ -137,8 +137,11 @@ def _pack_maps(values: Sequence[Mapping[str, str]]) -> tuple[bytes, bytes, bytes
     keys = [name.encode() for each in values for name in each]
     texts = [text.encode() for each in values for text in each.values()]
     return (
-        *(_offsets(values), _offsets(keys), b"".join(keys)),
-        *(_offsets(texts), b"".join(texts)),
+        _offsets(values),
+        _offsets(keys),
+        b"".join(keys),
+        _offsets(texts),
+        b"".join(texts),
     )
 
 

@@ -18,8 +18,11 @@ Buffer = bytes | bytearray | memoryview
 _ROW = struct.Struct(layout.ROW_FORMAT)
 _SPECIAL: Final = frozenset(
     {
-        *(names.DELAY, names.INNER_NUM, names.INNER_BASE),
-        *(names.MULTI_DISPATCH, names.MULTI_QUEUE_OFFSET),
+        names.DELAY,
+        names.INNER_NUM,
+        names.INNER_BASE,
+        names.MULTI_DISPATCH,
+        names.MULTI_QUEUE_OFFSET,
     }
 )
 

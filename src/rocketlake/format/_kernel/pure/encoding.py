@@ -135,8 +135,19 @@ def encode_batch(
         body = body_of(message.body)
         properties = message_properties(message, trailing)
         record = encode(
-            *(topic, body, properties, queue_id, message.flag, sys_flag, born_timestamp),
-            *(born_host, store_host, 0, 0, version, reserve_crc),
+            topic,
+            body,
+            properties,
+            queue_id,
+            message.flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_host,
+            0,
+            0,
+            version,
+            reserve_crc,
         )
         records += record
         sizes.append(len(record))

@@ -35,7 +35,7 @@ class PropertyEdits:
         Raises:
             ValueError: a property cannot be written.
         """
-        self.suffix = encode_properties(added, True)  # noqa: FBT003 - as the compiled twin takes it
+        self.suffix = encode_properties(added, True)
         self.names = frozenset(name.encode() for name in (*added, *dropped))
 
 

@@ -18,11 +18,11 @@ from rocketlake.model.ids import offset_message_id
 from rocketlake.model.message import split_keys
 
 FIELDS: Final = (
-    *("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "store_timestamp"),
-    *("born_timestamp", "born_host", "store_host", "flag", "sys_flag", "body_crc"),
-    *("reconsume_times", "prepared_transaction_offset", "properties", "raw_properties"),
-    *("stored_body", "version"),
-)
+    "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "store_timestamp",
+    "born_timestamp", "born_host", "store_host", "flag", "sys_flag", "body_crc",
+    "reconsume_times", "prepared_transaction_offset", "properties", "raw_properties",
+    "stored_body", "version",
+)  # fmt: skip
 """What a message is made of, in the order it is shown in."""
 
 
@@ -37,11 +37,11 @@ class StoredMessage:
     """
 
     __slots__ = (
-        *("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "store_timestamp"),
-        *("born_timestamp", "_born_host", "_store_host", "flag", "sys_flag", "body_crc"),
-        *("reconsume_times", "prepared_transaction_offset", "_properties", "raw_properties"),
-        *("stored_body", "version", "_body"),
-    )
+        "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "store_timestamp",
+        "born_timestamp", "_born_host", "_store_host", "flag", "sys_flag", "body_crc",
+        "reconsume_times", "prepared_transaction_offset", "_properties", "raw_properties",
+        "stored_body", "version", "_body",
+    )  # fmt: skip
 
     topic: str
     queue_id: int
@@ -99,11 +99,24 @@ class StoredMessage:
                 raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
         _set(
             self,
-            *(topic, i32(queue_id), i64(queue_offset), i64(physical_offset), i32(store_size)),
-            *(i64(store_timestamp), i64(born_timestamp), *hosts, i32(flag), i32(sys_flag)),
-            *(i32(body_crc), i32(reconsume_times), i64(prepared_transaction_offset)),
-            *(None if properties is None else dict(properties), raw_properties, stored_body),
-            *(version, None),
+            topic,
+            i32(queue_id),
+            i64(queue_offset),
+            i64(physical_offset),
+            i32(store_size),
+            i64(store_timestamp),
+            i64(born_timestamp),
+            *hosts,
+            i32(flag),
+            i32(sys_flag),
+            i32(body_crc),
+            i32(reconsume_times),
+            i64(prepared_transaction_offset),
+            None if properties is None else dict(properties),
+            raw_properties,
+            stored_body,
+            version,
+            None,
         )
 
     @property
@@ -217,10 +230,24 @@ def make_message(
     message = StoredMessage.__new__(StoredMessage)
     _set(
         message,
-        *(topic, queue_id, queue_offset, physical_offset, size, stored, born),
-        *(born_host, store_host, flag, sys_flag, body_crc, reconsume_times, prepared, None),
+        topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        size,
+        stored,
+        born,
+        born_host,
+        store_host,
+        flag,
+        sys_flag,
+        body_crc,
+        reconsume_times,
+        prepared,
+        None,
         bytes(view[properties : properties + properties_size]),
         bytes(view[body : body + body_size]),
-        *(1 if topic_at - body - body_size == 1 else 2, None),
+        1 if topic_at - body - body_size == 1 else 2,
+        None,
     )
     return message

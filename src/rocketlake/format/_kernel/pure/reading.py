@@ -76,17 +76,18 @@ def read_units(
     """
     _ = may_wait
     begin = _begin(unit_size, start, queue_offset, limits)
-    walk = _Walk(
-        *(memoryview(units), unit_size, i64(stop_offset)),
-        *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
-    )
+    walk = _walk(units, unit_size, stop_offset, log, log_size, log_base, log_end)
     wanted = None if hashes is None else frozenset(numbers(hashes, "i", 4))
     rows, stop, damage, end = _read(walk, begin, checks & _FULL_CHECKS, wanted, limits)
     for row, number in rows:
         messages.append(make_message(walk.log, row, number, _topic(walk.log, row)))
     return (
-        *(end.unit_index - start, int(stop), damage),
-        *(end.next_offset, end.message_count, end.size),
+        end.unit_index - start,
+        int(stop),
+        damage,
+        end.next_offset,
+        end.message_count,
+        end.size,
     )
 
 
@@ -113,10 +114,7 @@ def read_ranges(
     """
     _ = may_wait
     begin = _begin(unit_size, start, queue_offset, limits)
-    walk = _Walk(
-        *(memoryview(units), unit_size, i64(stop_offset)),
-        *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
-    )
+    walk = _walk(units, unit_size, stop_offset, log, log_size, log_base, log_end)
     wanted = None if hashes is None else frozenset(numbers(hashes, "i", 4))
     rows, stop, damage, end = _read(walk, begin, checks, wanted, limits)
     ranges: list[tuple[int, int]] = []
@@ -161,17 +159,17 @@ def read_columns(
     count_max, size_max = limits
     bounds = (0, 0, count_max, LIMIT_MAX, size_max)
     begin = _begin(unit_size, start, queue_offset, bounds)
-    walk = _Walk(
-        *(memoryview(units), unit_size, i64(stop_offset)),
-        *(memoryview(log)[: max(i64(log_size), 0)], i64(log_base), i64(log_end)),
-    )
+    walk = _walk(units, unit_size, stop_offset, log, log_size, log_base, log_end)
     found, stop, damage, end = _read(walk, begin, checks & _FULL_CHECKS, None, bounds)
     data, rows = bytearray(), bytearray()
     for row, number in found:
         moved = len(data) - row[0]
         data += walk.log[row[0] : row[0] + row[9]]
         rows += _ROW.pack(
-            *(row[0] + moved, row[1], number, *row[3:6]),
+            row[0] + moved,
+            row[1],
+            number,
+            *row[3:6],
             *(position + moved for position in row[6:9]),
             *row[9:],
         )
@@ -187,6 +185,19 @@ class _Walk(NamedTuple):
     log: memoryview
     log_base: int
     log_end: int
+
+
+def _walk(
+    units: Buffer,
+    unit_size: int,
+    stop_offset: int,
+    log: Buffer,
+    log_size: int,
+    log_base: int,
+    log_end: int,
+) -> _Walk:
+    log = memoryview(log)[: max(i64(log_size), 0)]
+    return _Walk(memoryview(units), unit_size, i64(stop_offset), log, i64(log_base), i64(log_end))
 
 
 class _Place(NamedTuple):

@@ -186,9 +186,24 @@ def fields(view: memoryview, position: int) -> _Row | None:
     if properties_size < 0 or at + 2 + properties_size != limit:
         return None
     return (
-        *(position, physical_offset, queue_offset, born, stored, prepared, body, topic, at + 2),
-        *(size, body_crc, queue_id, flag, sys_flag, reconsume_times, body_size),
-        *(topic_size, properties_size),
+        position,
+        physical_offset,
+        queue_offset,
+        born,
+        stored,
+        prepared,
+        body,
+        topic,
+        at + 2,
+        size,
+        body_crc,
+        queue_id,
+        flag,
+        sys_flag,
+        reconsume_times,
+        body_size,
+        topic_size,
+        properties_size,
     )
 
 

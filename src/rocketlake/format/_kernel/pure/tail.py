@@ -55,9 +55,9 @@ class LogTail:
     """
 
     __slots__ = (
-        *("_lock", "_now_ns", "_receipt", "_ok", "_on_ahead", "_on_slow", "_file", "_base"),
-        *("lock_ns", "copy_ns", "lock_since_ms", "busy_ms", "ahead_at"),
-    )
+        "_lock", "_now_ns", "_receipt", "_ok", "_on_ahead", "_on_slow", "_file", "_base",
+        "lock_ns", "copy_ns", "lock_since_ms", "busy_ms", "ahead_at",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class LogTail:
                     slot,
                     frame,
                     lambda buffer, at, places: append_fields(
-                        *(buffer, at, fields, frame, edits), *places
+                        buffer, at, fields, frame, edits, *places
                     ),
                 )
             finally:

@@ -260,7 +260,7 @@ def stopped_by_signals(job: Stoppable, signals: Sequence[int] = ()) -> Iterator[
             signal.signal(number, handler)
 
 
-def dispatch(  # noqa: PLR0913 - each says one thing a job can be told
+def dispatch(
     spark: "SparkSession | None",
     store: str | Path,
     conf: Source | None = None,
