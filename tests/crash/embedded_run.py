@@ -8,7 +8,7 @@ from msgspec import Struct
 from sim_disk import SimDisk
 from sim_store import ROOT, SIZES
 
-from rocketlake.embedded.open_store import Opening, open_writable
+from rocketlake.embedded.open_store import OpenSettings, open_writable
 from rocketlake.embedded.store import Store
 from rocketlake.model.message import Message
 from rocketlake.store.options import StoreOptions
@@ -52,13 +52,13 @@ class Certain(Struct, frozen=True):
 
 def open_embedded(disk: SimDisk, clock: ManualClock) -> Store:
     """Open the store of a program on a disk."""
-    return open_writable(ROOT, CHOICE, Opening(disk, clock))
+    return open_writable(ROOT, CHOICE, OpenSettings(disk, clock))
 
 
 def open_with(disk: SimDisk, clock: ManualClock, options: Mapping[str, object]) -> Store:
     """Open the store of a program on a disk, with small files and some options."""
     choice = StoreOptions.choose(None, **{**SIZES, **options})
-    return open_writable(ROOT, choice, Opening(disk, clock))
+    return open_writable(ROOT, choice, OpenSettings(disk, clock))
 
 
 class EmbeddedRun:

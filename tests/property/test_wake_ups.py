@@ -19,7 +19,7 @@ from rocketlake.clock import SystemClock
 from rocketlake.embedded.consumer import consumer as consumer_module
 from rocketlake.embedded.consumer import group_assignment as division_module
 from rocketlake.embedded.consumer.consumer import Consumer
-from rocketlake.embedded.consumer.group_assignment import Division
+from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.selection import parse_selection
@@ -70,7 +70,13 @@ TRACED = (
     *(CommitLog.note_readable, CommitLog.set_confirm_offset, CommitLog.confirm_offset),
     *(Durability.wake, Durability.wait_durable, Durability.complete_when_durable),
     *(Putter.put_plain, Putter.put_plain_async),
-    *(Division.listening, Division.wait, Division.ring, Division.is_awaited, Groups.arrived),
+    *(
+        GroupAssignment.listening,
+        GroupAssignment.wait,
+        GroupAssignment.notify,
+        GroupAssignment.is_awaited,
+        Groups.arrived,
+    ),
     *(Consumer._await_ready, Consumer.look, Consumer.poll),
 )
 MODES = {
@@ -145,8 +151,8 @@ class Lab:
         plan = ConsumerPlan(
             group="g", topic="T", selection=parse_selection(None, None), timeout_s=None
         )
-        division = groups.division("g", "T")
-        self.consumer = Consumer(plan, division, self.engine, Progress(), clock=SystemClock())
+        assignment = groups.assignment("g", "T")
+        self.consumer = Consumer(plan, assignment, self.engine, Progress(), clock=SystemClock())
         self.put_count = 0
         self.seen = []
         self._futures = []
@@ -353,9 +359,9 @@ def run_before_it_is_cleared(self):
 def look_before_it_listens(self, timeout_s):
     while not self.is_closed:
         if self.look() or timeout_s == 0:
-            return self._intake.has_ready
-        with self._division.listening() as gate:
-            self._division.wait(gate, timeout_s)
+            return self._prefetcher.has_ready
+        with self._assignment.listening() as gate:
+            self._assignment.wait(gate, timeout_s)
     return False
 
 

@@ -26,7 +26,10 @@ ALLOWED = {
         "acquire_within",
     ): "the lock file; on a thread that runs no handlers",
     ("store/put/flush.py", "GroupCommit.flush_for"): "BlockedPut.wait, which is a gate",
-    ("embedded/consumer/consumer.py", "Consumer._await_ready"): "Division.wait, which is a gate",
+    (
+        "embedded/consumer/consumer.py",
+        "Consumer._await_ready",
+    ): "GroupAssignment.wait, which is a gate",
     ("embedded/aio.py", "AsyncConsumer._await_ready"): "an event of asyncio: no thread waits",
     ("embedded/aio.py", "_ended"): "a future of asyncio: no thread waits",
     (

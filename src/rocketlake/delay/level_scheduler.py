@@ -94,7 +94,7 @@ class LevelScheduler(BackgroundService):
         ]
         self._persist_at: int | None = None
 
-    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+    def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
         """Set progress beyond the end of a level's queue to that end, on the disk; say where.
 
         Called before the start, and before anything is put: later, a crash between the first new
@@ -103,7 +103,7 @@ class LevelScheduler(BackgroundService):
         Raises:
             RocketLakeError: the table cannot be written.
         """
-        found = self._offsets.bring_back(lambda level: end_of(queue_of(level)))
+        found = self._offsets.cap_progress(lambda level: end_of(queue_of(level)))
         for level in self._levels:
             level.offset = self._offsets.get(level.number)
         self._offsets.persist()

@@ -65,7 +65,7 @@ class DelayServices:
             )
         self.hook = DelayHook(levels, clock, usage, timer=self.timer, is_4x=version.is_4x)
 
-    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+    def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
         """Set progress beyond the end of a queue to that end, on the disk; say where that was.
 
         Called before `start` and before anything is put.
@@ -73,8 +73,8 @@ class DelayServices:
         Raises:
             RocketLakeError: a table cannot be written.
         """
-        notes = self.levels.bring_back(end_of)
-        return notes if self.timer is None else [*notes, *self.timer.bring_back(end_of)]
+        notes = self.levels.cap_progress(end_of)
+        return notes if self.timer is None else [*notes, *self.timer.cap_progress(end_of)]
 
     is_awaited: ClassVar[bool] = False
     """What is to be delivered a second later, or more, can be found some milliseconds later."""

@@ -58,9 +58,9 @@ class DelaySwitch:
         """The timer that there is now, if there is one."""
         return self._services.timer
 
-    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
-        """Set progress beyond the end of a queue to that end; see `DelayServices.bring_back`."""
-        return self._services.bring_back(end_of)
+    def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+        """Set progress beyond the end of a queue to that end; see `DelayServices.cap_progress`."""
+        return self._services.cap_progress(end_of)
 
     def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
         """Have a message wait that is to come later (store.ports.PutHook)."""
@@ -95,7 +95,7 @@ class DelaySwitch:
                 self._services.close()
                 return
             self._services = self._make()
-            for note in self._services.bring_back(self._end_of):
+            for note in self._services.cap_progress(self._end_of):
                 log.warning("progress brought back: %s", note)
             if self._is_started:
                 self._services.start()

@@ -106,7 +106,7 @@ class TimerFiles:
             return False
         return True
 
-    def bring_back(self, end: int) -> int | None:
+    def cap_progress(self, end: int) -> int | None:
         """Set progress beyond the end of the timer's queue to that end, on the disk.
 
         Returns the progress as it was; None if there was nothing to do. The other files are not

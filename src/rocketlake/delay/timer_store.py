@@ -101,16 +101,16 @@ class TimerStore(BackgroundService):
         if self._start is None and self._files.exist:
             self._open(self._clock.now_ms())
 
-    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[str]:
+    def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
         """Set progress beyond the end of the timer's queue to that end, on the disk; say so.
 
-        Called before `load`, and before anything is put (LevelScheduler.bring_back says why).
+        Called before `load`, and before anything is put (LevelScheduler.cap_progress says why).
 
         Raises:
             RocketLakeError: the checkpoint of the timer cannot be read or written.
         """
         end = end_of(TIMER_QUEUE)
-        found = self._files.bring_back(end)
+        found = self._files.cap_progress(end)
         if found is None:
             return []
         return [f"the timer was at {found} of its queue, which ends at {end}: it goes on at {end}"]

@@ -35,7 +35,7 @@ class Queues(Protocol):
         ...
 
 
-class NotYetArchived:
+class ArchiveHold:
     """Tells retention which part of the log an archive does not have yet.
 
     Thread-safety: any thread may ask.

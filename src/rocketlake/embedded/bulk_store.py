@@ -19,10 +19,10 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.config import Source
 from rocketlake.embedded.checks import check_topic_for_put
-from rocketlake.embedded.open_store import AnyPath, Opening, open_with_parts
+from rocketlake.embedded.open_store import AnyPath, OpenSettings, open_with_parts
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.put_failure import put_failure
-from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, settle_options
+from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, resolve_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.ops import PosixFileOps
@@ -79,7 +79,7 @@ def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> Sto
         dirs = () if paths is None else tuple(p for p in paths.writable if ops.stat(p) is not None)
         directory = StoreDir(ops, root, dirs)
         refuse_rocksdb(directory)
-        settled = settle_options(directory, choice, kept)
+        settled = resolve_options(directory, choice, kept)
         is_4x = settled.compat_version.is_4x
         place = TableLocation(ops, SystemClock(), root / names.CONFIG, is_4x=is_4x)
         topics = TopicBook.load(place).topics()
@@ -100,7 +100,7 @@ def open_bulk(
         ConfigError, StoreLockedError, StoreError: as `open_store`.
     """
     choice, root, kept = _chosen(path, conf, options)
-    opening = Opening(PosixFileOps(), clock or SystemClock(), kept, delivers=False)
+    opening = OpenSettings(PosixFileOps(), clock or SystemClock(), kept, delivers=False)
     return BulkStore(*open_with_parts(root, choice, opening))
 
 
@@ -120,7 +120,7 @@ class BulkStore(Closing):
         self.core = parts.core
         self.shape = RecordShape.of(self.core.options)
         self._engine = engine
-        self._desk = parts.desk
+        self._topics = parts.topics
         self._is_wrapped = engine is not self.core
         self._unflushed = 0
 
@@ -153,15 +153,17 @@ class BulkStore(Closing):
         """
         self.store.require_open()
         check_topic_for_put(topic)
-        known = self._desk.book.get(topic)
+        known = self._topics.book.get(topic)
         if known is None:
             if not self.core.options.auto_create_topic_enable:
                 raise ValueError(
                     f"there is no topic {topic!r}, and autoCreateTopicEnable is off; make it with"
                     f" create_topic({topic!r})"
                 )
-            return RoutePlan(topic, self._desk.make_config(topic).write_queue_count, 0, is_new=True)
-        if topic not in self._desk.routes:
+            return RoutePlan(
+                topic, self._topics.make_config(topic).write_queue_count, 0, is_new=True
+            )
+        if topic not in self._topics.routes:
             raise ValueError(
                 f"topic {topic!r} may not be written (perm {known.perm},"
                 f" {known.write_queue_count} write queues);"
@@ -179,7 +181,7 @@ class BulkStore(Closing):
         self.store.require_open()
         for plan in plans:
             if not is_system_topic(plan.topic):
-                self._desk.register(self._desk.make_config(plan.topic))
+                self._topics.register(self._topics.make_config(plan.topic))
         routes = [self.core.bulk.route(p.topic, p.queue_count, p.turn) for p in plans]
         if self._is_wrapped:
             # Why: plug-ins want to see every message.

@@ -1,9 +1,9 @@
-"""LateCatalog: the topics an engine asks for, from a table that may be read anew."""
+"""CurrentCatalog: the topics an engine asks for, from a table that may be read anew."""
 
 from rocketlake.metadata.topics import TopicBook
 
 
-class LateCatalog:
+class CurrentCatalog:
     """Answers from the book it has at the moment; a `TopicCatalog`.
 
     Thread-safety: one reference is read.

@@ -1,4 +1,4 @@
-"""Attached: the hooks, listeners and dispatchers that a program gives to the store it opens."""
+"""Extensions: the hooks, listeners and dispatchers that a program gives to the store it opens."""
 
 from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
@@ -12,7 +12,7 @@ from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 Part = TypeVar("Part")
 
 
-class Attached(Struct, frozen=True):
+class Extensions(Struct, frozen=True):
     """What a program attaches to a store."""
 
     hooks: tuple[PutHook, ...] = ()

@@ -2,7 +2,7 @@
 
 1. Puts go to the engine as ever. Reads go through the read-only view, which shows what the job has
    dispatched so far and, behind that, what it still owes: a program sees what it has put.
-2. The job needs the same engine when nobody has the store open: `settle_elsewhere`.
+2. The job needs the same engine when nobody has the store open: `recover_with_external_dispatch`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ from msgspec import Struct, structs
 from rocketlake.clock import Clock
 from rocketlake.config import Source
 from rocketlake.delay.store_access import StoreDoor
-from rocketlake.embedded.catalog import LateCatalog
+from rocketlake.embedded.catalog import CurrentCatalog
 from rocketlake.embedded.plug_ins import EngineWrapper
 from rocketlake.embedded.read_only import OfflineEngine
-from rocketlake.embedded.resolve_options import log_paths, settle_options
+from rocketlake.embedded.resolve_options import log_paths, resolve_options
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_dir import StoreDir
@@ -53,7 +53,7 @@ from rocketlake.store.recovery.parts import RecoveryReport
 _WAY_OUT: Final = 'close it, open it without dispatch="external", and do it then'
 
 
-class OutsideEngine(EngineWrapper):
+class ExternalDispatchEngine(EngineWrapper):
     """Puts into an engine, and reads through the read-only view."""
 
     inner: MessageStore
@@ -67,7 +67,7 @@ class OutsideEngine(EngineWrapper):
             log_dirs=inner.directory.log_dirs,
             options=_read_options(inner.options),
         )
-        self.reads = OutsideReads(view, inner.directory.root)
+        self.reads = ExternalDispatchReads(view, inner.directory.root)
 
     def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
         """Put a message born here and now, by the engine's short way."""
@@ -123,7 +123,7 @@ class OutsideEngine(EngineWrapper):
         )
 
 
-class OutsideReads(OfflineEngine):
+class ExternalDispatchReads(OfflineEngine):
     """The reading half, with what delayed delivery asks for as well."""
 
     def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
@@ -144,10 +144,12 @@ class OutsideReads(OfflineEngine):
         return self._ask(units)
 
 
-class OutsideDoor(StoreDoor):
+class ExternalDispatchDelayStore(StoreDoor):
     """What delayed delivery uses of such a store."""
 
-    def __init__(self, engine: OutsideEngine, put: Callable[[AppendRequest], PutReceipt]) -> None:
+    def __init__(
+        self, engine: ExternalDispatchEngine, put: Callable[[AppendRequest], PutReceipt]
+    ) -> None:
         inner = engine.inner
         super().__init__(put, inner.sync, queues=inner.queues, log=inner.log)
         self._reads = engine.reads
@@ -164,7 +166,7 @@ class OutsideDoor(StoreDoor):
 # --- the job's engine ----------------------------------------------------------------------------
 
 
-class Targets(Struct, frozen=True):
+class DispatchTargets(Struct, frozen=True):
     """What a job writes to, and by which rules."""
 
     directory: StoreDir
@@ -173,10 +175,10 @@ class Targets(Struct, frozen=True):
     index: IndexFileSet | None
 
 
-class Elsewhere(Protocol):
+class ExternalDispatcher(Protocol):
     """Dispatches in the engine's stead."""
 
-    def attach(self, targets: Targets) -> None:
+    def attach(self, targets: DispatchTargets) -> None:
         """Be told what to write to."""
         ...
 
@@ -189,10 +191,10 @@ class Elsewhere(Protocol):
         ...
 
 
-def settle_elsewhere(
+def recover_with_external_dispatch(
     root: Path,
     conf: Source | None,
-    elsewhere: Elsewhere,
+    elsewhere: ExternalDispatcher,
     *,
     ops: FileOps,
     clock: Clock,
@@ -211,11 +213,11 @@ def settle_elsewhere(
     choice = StoreOptions.choose(conf, **(options or {}))
     values = structs.asdict(settled) if settled is not None else choice.values
     directory, paths = open_dirs(ops, root, log_paths(root, values))
-    settled = settled or settle_options(directory, choice, {})
+    settled = settled or resolve_options(directory, choice, {})
     place = TableLocation(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
-    catalog = LateCatalog(TopicBook.load(place))
+    catalog = CurrentCatalog(TopicBook.load(place))
     engine = MessageStore(Base(directory, paths, settled, clock, catalog))
-    elsewhere.attach(Targets(directory, settled, engine.queues, engine.index))
+    elsewhere.attach(DispatchTargets(directory, settled, engine.queues, engine.index))
     engine.dispatch_elsewhere(elsewhere.prepare, elsewhere.dispatch_range)
     return engine.recover_and_close()
 

@@ -20,19 +20,19 @@ from rocketlake.config import Source
 from rocketlake.delay.services import DelayServices
 from rocketlake.delay.store_access import StoreDoor
 from rocketlake.delay.switch import DelaySwitch
-from rocketlake.embedded.archive_hold import NotYetArchived, parse_archive
-from rocketlake.embedded.catalog import LateCatalog
+from rocketlake.embedded.archive_hold import ArchiveHold, parse_archive
+from rocketlake.embedded.catalog import CurrentCatalog
 from rocketlake.embedded.consumer.groups import Groups
-from rocketlake.embedded.extensions import Attached
-from rocketlake.embedded.external_dispatch import OutsideDoor, OutsideEngine
+from rocketlake.embedded.extensions import Extensions
+from rocketlake.embedded.external_dispatch import ExternalDispatchDelayStore, ExternalDispatchEngine
 from rocketlake.embedded.plug_ins import PlugInContext, find_plug_ins, wrap
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.read_only import ReadOnlyStore
-from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, settle_options
+from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, resolve_options
 from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.store import Store, StoreParts
-from rocketlake.embedded.tables import TableKeeper, bring_back_progress
-from rocketlake.embedded.topic_registry import TopicDesk
+from rocketlake.embedded.tables import TableKeeper, cap_progress
+from rocketlake.embedded.topic_registry import TopicRegistry
 from rocketlake.errors import ConfigError, StoreClosedError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
@@ -150,18 +150,18 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
         StoreError: the files cannot be used.
     """
     _check_dispatch(dispatch)
-    attached = Attached.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
+    attached = Extensions.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
     choice = StoreOptions.choose(conf, **options)
     root = root_of(path, choice)
     if keep_until_archived is not None:
         parse_archive(keep_until_archived, root)
     if read_only:
         return _open_read_only(root, choice)
-    opening = Opening(
+    opening = OpenSettings(
         *(PosixFileOps(), clock or SystemClock(), kept_options(choice)),
         on_progress=on_progress,
         archive=keep_until_archived,
-        is_outside=dispatch == "external",
+        is_external=dispatch == "external",
         attached=attached,
         raises=raise_on_failure,
     )
@@ -201,7 +201,7 @@ def _open_read_only(root: Path, choice: Choice) -> ReadOnlyStore:
 # --- writing -------------------------------------------------------------------------------------
 
 
-class Opening(Struct, frozen=True):
+class OpenSettings(Struct, frozen=True):
     """What a store is opened with beside its options."""
 
     ops: FileOps
@@ -214,21 +214,21 @@ class Opening(Struct, frozen=True):
     """What is not in there yet is kept."""
     delivers: bool = True
     """Deliver delayed messages that are due."""
-    is_outside: bool = False
+    is_external: bool = False
     """Queues and index are left to a dispatch job."""
     raises: bool = True
     """A put that fails raises; otherwise its receipt has a status."""
-    attached: Attached = Attached()
+    attached: Extensions = Extensions()
     """The hooks, listeners and dispatchers of the program."""
 
 
-def open_writable(root: Path, choice: Choice, opening: Opening) -> Store:
+def open_writable(root: Path, choice: Choice, opening: OpenSettings) -> Store:
     """Open a store for writing."""
     return open_with_parts(root, choice, opening)[0]
 
 
 def open_with_parts(
-    root: Path, choice: Choice, opening: Opening
+    root: Path, choice: Choice, opening: OpenSettings
 ) -> tuple[Store, Engine, StoreParts]:
     """Open a store for writing; return it, its engine, and what else it is made of.
 
@@ -267,7 +267,7 @@ class _Outcome:
 
 
 def _open_unless_given_up(
-    root: Path, choice: Choice, opening: Opening, shield: tuple[ShieldedWorker, _Outcome]
+    root: Path, choice: Choice, opening: OpenSettings, shield: tuple[ShieldedWorker, _Outcome]
 ) -> tuple[Store, Engine, StoreParts]:
     worker, outcome = shield
     outcome.require_caller(root)
@@ -279,28 +279,28 @@ def _open_unless_given_up(
 
 
 def _open_shielded(
-    root: Path, choice: Choice, opening: Opening, worker: ShieldedWorker
+    root: Path, choice: Choice, opening: OpenSettings, worker: ShieldedWorker
 ) -> tuple[Store, Engine, StoreParts]:
-    ops, clock, is_outside = opening.ops, opening.clock, opening.is_outside
+    ops, clock, is_external = opening.ops, opening.clock, opening.is_external
     asked = StoreOptions.complete(choice, preset_of(choice))
     plug_ins = find_plug_ins(asked.plug_ins)
     # Why: the program may go to another directory, and files are made all the time.
     root = root.absolute()
     directory, paths = open_dirs(ops, root, log_paths(root, choice.values))
-    options = settle_options(directory, choice, opening.kept)
+    options = resolve_options(directory, choice, opening.kept)
     place = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
-    catalog = LateCatalog(TopicBook.load(place))
+    catalog = CurrentCatalog(TopicBook.load(place))
     base = Base(
         directory=directory,
         paths=paths,
         options=options,
         clock=clock,
         catalog=catalog,
-        is_outside=is_outside,
+        is_outside=is_external,
         worker=worker,
     )
     engine = MessageStore(base)
-    filters = SharedFilters(place, options, is_outside=is_outside)
+    filters = SharedFilters(place, options, is_external=is_external)
     bits = filters.dispatcher()
     if bits is not None:
         # Order: before the start, which makes units too.
@@ -313,9 +313,9 @@ def _open_shielded(
         if opening.archive is not None:
             # Order: before its first round, which is a minute after the start.
             place_of, broker = parse_archive(opening.archive, root)
-            engine.retention.hold("archive", NotYetArchived(ops, engine.queues, place_of, broker))
+            engine.retention.hold("archive", ArchiveHold(ops, engine.queues, place_of, broker))
         catalog.book = TopicBook.load(place)
-        outside = OutsideEngine(engine) if is_outside else None
+        outside = ExternalDispatchEngine(engine) if is_external else None
         outer = wrap(outside or engine, plug_ins, _plug_in_context(engine))
         door = _make_door(engine, outer, outside)
         parts = _make_parts(
@@ -347,9 +347,11 @@ def _plug_in_context(engine: MessageStore) -> PlugInContext:
     )
 
 
-def _make_door(engine: MessageStore, outer: Engine, outside: OutsideEngine | None) -> StoreDoor:
+def _make_door(
+    engine: MessageStore, outer: Engine, outside: ExternalDispatchEngine | None
+) -> StoreDoor:
     if outside is not None:
-        return OutsideDoor(outside, outer.put)
+        return ExternalDispatchDelayStore(outside, outer.put)
     return StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
 
 
@@ -368,14 +370,14 @@ def _make_parts(
     offsets = (LightOffsetBook if has_light else OffsetBook).load(
         structs.replace(place, flush_log=engine.sync)
     )
-    desk = TopicDesk(book, worker, default_queues=options.default_topic_queue_nums)
-    groups = Groups(desk.readable_queues)
-    desk.on_change = groups.topic_changed
-    _adopt_topics(desk, engine)
+    topics = TopicRegistry(book, worker, default_queues=options.default_topic_queue_nums)
+    groups = Groups(topics.readable_queues)
+    topics.on_change = groups.topic_changed
+    _adopt_topics(topics, engine)
     delay = _make_delay(engine, door, place)
     recovery = engine.recovery
     assert recovery is not None, "the engine was started"
-    notes = bring_back_progress(offsets, delay, recovery.queue_offsets)
+    notes = cap_progress(offsets, delay, recovery.queue_offsets)
     engine.add_hook(delay)
     engine.add_listener(delay)
     engine.add_role_listener(delay)
@@ -385,17 +387,17 @@ def _make_parts(
     keeper = TableKeeper(books, interval_ms=options.flush_consumer_offset_interval)
     return StoreParts(
         core=engine,
-        desk=desk,
+        topics=topics,
         offsets=offsets,
         groups=groups,
         filters=filters,
         group_book=group_book,
         delay=delay,
         # Order: no more topics, no more deliveries, then the tables for the last time.
-        parts=(desk, delay, keeper) if delivers else (desk, keeper),
+        parts=(topics, delay, keeper) if delivers else (topics, keeper),
         gauges=lambda: _delay_gauges(delay),
         # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
-        note_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
+        ensure_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
         recovery=structs.replace(recovery, notes=(*recovery.notes, *notes)),
         worker=worker,
     )
@@ -424,7 +426,7 @@ def _delay_gauges(delay: DelaySwitch) -> dict[str, str]:
     return found
 
 
-def _adopt_topics(desk: TopicDesk, engine: MessageStore) -> None:
+def _adopt_topics(topics: TopicRegistry, engine: MessageStore) -> None:
     """Make topics of queues whose topic is not in the table.
 
     The table was lost, or the process was killed between the first message of a topic and its
@@ -434,5 +436,5 @@ def _adopt_topics(desk: TopicDesk, engine: MessageStore) -> None:
     for key in dict(engine.queues.items()):
         counts[key.topic] = max(counts.get(key.topic, 0), key.queue_id + 1)
     for topic, count in sorted(counts.items()):
-        if desk.book.get(topic) is None and not is_system_topic(topic) and not is_lmq(topic):
-            desk.adopt(topic, count)
+        if topics.book.get(topic) is None and not is_system_topic(topic) and not is_lmq(topic):
+            topics.adopt(topic, count)

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from rocketlake.closing import Closing
 from rocketlake.embedded.offline_read import read_columns, read_messages
-from rocketlake.embedded.readable_store import Reading
+from rocketlake.embedded.readable_store import ReadableStore
 from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import names
@@ -25,7 +25,7 @@ from rocketlake.store.queue.times import Boundary
 T = TypeVar("T")
 
 
-class ReadOnlyStore(Reading, Closing):
+class ReadOnlyStore(ReadableStore, Closing):
     """A store opened by `rocketlake.open_store(path, read_only=True)`.
 
     Every call sees what was written before it. The store is shown as recovery would leave it.

@@ -1,4 +1,4 @@
-"""Reading: what every open store can do, whether it may be written or not."""
+"""ReadableStore: what every open store can do, whether it may be written or not."""
 
 from abc import ABC, abstractmethod
 from typing import Literal
@@ -19,7 +19,7 @@ from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.queue.times import Boundary
 
 
-class Reading(ABC):
+class ReadableStore(ABC):
     """The reading face of a store. Thread-safety: any thread may call anything."""
 
     def __init__(self, reader: ReadEngine, *, query_max: int) -> None:

@@ -35,7 +35,9 @@ def kept_options(choice: Choice) -> Mapping[str, object]:
     return {} if choice.is_broker_conf else keeping(choice.values)
 
 
-def settle_options(directory: StoreDir, choice: Choice, kept: Mapping[str, object]) -> StoreOptions:
+def resolve_options(
+    directory: StoreDir, choice: Choice, kept: Mapping[str, object]
+) -> StoreOptions:
     """Return all options of a store: those chosen, those its files have, and defaults.
 
     Raises:

@@ -20,7 +20,7 @@ from rocketlake.embedded.checks import check_message, explain, topic_size_max
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.put_failure import is_of_closed_store, put_failure, raising
 from rocketlake.embedded.routes import Route
-from rocketlake.embedded.topic_registry import TopicDesk
+from rocketlake.embedded.topic_registry import TopicRegistry
 from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.format.record import StoredMessage
 from rocketlake.model import properties as names
@@ -38,14 +38,16 @@ _OF_THE_PLACE: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULT
 class Sender:
     """Puts messages. Thread-safety: any thread may put."""
 
-    def __init__(self, engine: Engine, desk: TopicDesk, *, path: Path, raises: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, topics: TopicRegistry, *, path: Path, raises: bool = True
+    ) -> None:
         """Without `raises` a put that fails is answered with its status."""
         self.path = path
         self._engine = engine
         self._raises = raises
         self._on_failure: OnFailure | None = self._failure if raises else None
-        self._desk = desk
-        self._routes = desk.routes
+        self._topics = topics
+        self._routes = topics.routes
         self._put_plain = engine.put_plain
         self._put_plain_async = engine.put_plain_async
         self._host = engine.options.store_endpoint
@@ -130,7 +132,7 @@ class Sender:
         if refused is not None:
             return refused
         if not is_system_topic(message.topic):
-            self._desk.make_room(message.topic, message.queue_id + 1)
+            self._topics.ensure_queues(message.topic, message.queue_id + 1)
             self._find_route(message.topic)[0].check(message.topic, message.queue_id)
         properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_PLACE}
         again = Message(
@@ -292,7 +294,7 @@ class Sender:
         """Keep the topic of a message that the log has."""
         # Why: where `close` came between the two, the next start adopts the topic of the message.
         with suppress(StoreClosedError):
-            self._desk.register(config)
+            self._topics.register(config)
 
     def _find_route(self, topic: str) -> tuple[Route, TopicConfig | None]:
         """Return the route of a topic, and the topic itself where it is yet to be made.
@@ -303,10 +305,10 @@ class Sender:
         route = self._routes.get(topic)
         if route is not None:
             return route, None
-        known = self._desk.book.get(topic)
+        known = self._topics.book.get(topic)
         if known is not None:
             # Why: a topic that another thread is making has its route when it is on the disk.
-            route = self._desk.settled_route(topic)
+            route = self._topics.wait_for_route(topic)
             if route is not None:
                 return route, None
             raise ValueError(
@@ -319,7 +321,7 @@ class Sender:
                 f"there is no topic {topic!r}, and auto_create_topic_enable is off;"
                 f" create_topic({topic!r}) makes it"
             )
-        config = self._desk.make_config(topic)
+        config = self._topics.make_config(topic)
         if len(topic) > topic_size_max(topic):
             return Route(config), None  # the engine refuses it, with a status of its own
         return Route(config), config

@@ -11,8 +11,8 @@ from msgspec import structs
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.config import Source
-from rocketlake.embedded.extensions import Attached
-from rocketlake.embedded.open_store import AnyPath, Opening, open_with_parts, root_of
+from rocketlake.embedded.extensions import Extensions
+from rocketlake.embedded.open_store import AnyPath, OpenSettings, open_with_parts, root_of
 from rocketlake.embedded.resolve_options import kept_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.files.ops import PosixFileOps
@@ -43,7 +43,7 @@ class ServerStore(Closing):
         """Keys that were set and have no effect on this store; the options page says why."""
         self.engine = parts.core
         """Takes requests and gives answers; docs/server.md."""
-        self.topics = parts.desk
+        self.topics = parts.topics
         """Topics and their queues. The engine checks neither: a put may name any queue."""
         self.groups = parts.group_book
         """Consumer groups (subscriptionGroup.json)."""
@@ -124,13 +124,13 @@ def open_server_store(
         StoreError: the files cannot be used.
     """
     choice = structs.replace(StoreOptions.choose(conf, **options), is_broker_conf=True)
-    opening = Opening(
+    opening = OpenSettings(
         PosixFileOps(),
         clock or SystemClock(),
         kept_options(choice),
         on_progress,
         raises=False,
-        attached=Attached.of(hooks, arrival_listeners, dispatchers),
+        attached=Extensions.of(hooks, arrival_listeners, dispatchers),
     )
     store, _, parts = open_with_parts(root_of(path, choice), choice, opening)
     return ServerStore(store, parts)

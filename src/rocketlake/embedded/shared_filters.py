@@ -25,16 +25,16 @@ class SharedFilters:
     """The filters of a store. Thread-safety: any thread may call anything."""
 
     def __init__(
-        self, location: TableLocation, options: StoreOptions, *, is_outside: bool = False
+        self, location: TableLocation, options: StoreOptions, *, is_external: bool = False
     ) -> None:
-        """With `is_outside` a job sets the bits, by the table that it finds; it is left as it is.
+        """With `is_external` a job sets the bits, by the table that it finds; it is left as it is.
 
         Nothing is read before the book is asked for, which the start of a store does under its
         lock.
         """
         self._location = location
-        self._is_outside = is_outside
-        self._has_bits: Final = options.enable_calc_filter_bit_map and not is_outside
+        self._is_external = is_external
+        self._has_bits: Final = options.enable_calc_filter_bit_map and not is_external
         self._bloom: Final = bloom_of(options)
         self._guard = threading.Lock()
         self._book: FilterBook | None = None
@@ -70,7 +70,7 @@ class SharedFilters:
         if not isinstance(wanted, SqlMessageFilter):
             self.leave(group, topic)
             return selection
-        if self._is_outside:
+        if self._is_external:
             return selection
         book, sql = self.book, wanted.expression
         known = book.get(topic, group)
@@ -90,7 +90,7 @@ class SharedFilters:
         """
         book = self.book
         known = book.get(topic, group)
-        if known is not None and not known.is_dead and not self._is_outside:
+        if known is not None and not known.is_dead and not self._is_external:
             others = [each.topic for each in book.all() if each.topic != topic]
             book.unregister(group, except_topics=others)
 

@@ -13,16 +13,16 @@ from rocketlake.closing import Closing
 from rocketlake.delay.switch import DelaySwitch
 from rocketlake.embedded.checks import check_group, check_new_topic
 from rocketlake.embedded.consumer.consumer import Consumer
-from rocketlake.embedded.consumer.group_assignment import Division
+from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.embedded.consumer.plan import ConsumerPlan, Start, parse_queues, parse_start
 from rocketlake.embedded.ports import Engine
-from rocketlake.embedded.readable_store import Reading
+from rocketlake.embedded.readable_store import ReadableStore
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.send_back import back_request
 from rocketlake.embedded.sender import Sender
 from rocketlake.embedded.shared_filters import SharedFilters
-from rocketlake.embedded.topic_registry import TopicDesk, check_topic_words, topic_changes
+from rocketlake.embedded.topic_registry import TopicRegistry, check_topic_words, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
@@ -57,7 +57,7 @@ class StoreParts(Struct, frozen=True, kw_only=True):
 
     core: MessageStore | None = None
     """What plug-ins are wrapped around."""
-    desk: TopicDesk
+    topics: TopicRegistry
     offsets: OffsetBook
     groups: Groups
     filters: SharedFilters
@@ -67,7 +67,7 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """What is closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
     """What there is to say beside what the engine says."""
-    note_group: Callable[[str], SubscriptionGroup] = lambda name: SubscriptionGroup(name=name)
+    ensure_group: Callable[[str], SubscriptionGroup] = lambda name: SubscriptionGroup(name=name)
     """Told of every group that consumes; returns what is known of it."""
     recovery: RecoveryReport | None = None
     """What the start found and did."""
@@ -75,7 +75,7 @@ class StoreParts(Struct, frozen=True, kw_only=True):
     """Does what must not be ended half done."""
 
 
-class Store(Sender, Reading, Closing):
+class Store(Sender, ReadableStore, Closing):
     """An open store: put, get, query, consume. Made by `rocketlake.open_store`.
 
     Close it, or use it as a context manager; a program that ends without does so for it.
@@ -92,8 +92,8 @@ class Store(Sender, Reading, Closing):
         unused_options: tuple[str, ...] = (),
         raise_on_failure: bool = True,
     ) -> None:
-        Sender.__init__(self, engine, parts.desk, path=path, raises=raise_on_failure)
-        Reading.__init__(self, engine, query_max=engine.options.max_msgs_num_batch)
+        Sender.__init__(self, engine, parts.topics, path=path, raises=raise_on_failure)
+        ReadableStore.__init__(self, engine, query_max=engine.options.max_msgs_num_batch)
         self.unused_options = unused_options
         """Keys that were set and have no effect on this store; the options page says why."""
         self._parts = parts
@@ -106,7 +106,7 @@ class Store(Sender, Reading, Closing):
 
     def __repr__(self) -> str:
         state = "open" if self._is_open else "closed"
-        return f"<Store {str(self.path)!r} {state}, {len(self._desk.list())} topics>"
+        return f"<Store {str(self.path)!r} {state}, {len(self._topics.list())} topics>"
 
     @property
     def is_open(self) -> bool:
@@ -180,7 +180,7 @@ class Store(Sender, Reading, Closing):
         """
         self.require_open()
         self._engine.flush()
-        self._desk.book.persist()
+        self._topics.book.persist()
         self._offsets.persist()
 
     def delete_expired(self, hours: float | None = None) -> Deleted:
@@ -210,7 +210,7 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        return self._desk.list()
+        return self._topics.list()
 
     def _offset_table(self) -> OffsetTable:
         return self._offsets.snapshot()
@@ -222,7 +222,7 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        return self._desk.book.get(name)
+        return self._topics.book.get(name)
 
     def create_topic(
         self, name: str, queues: int | None = None, *, attributes: Mapping[str, str] | None = None
@@ -236,9 +236,9 @@ class Store(Sender, Reading, Closing):
         self.require_open()
         check_topic_words(queues, attributes)
         check_new_topic(name)
-        config = self._desk.make_config(name)
+        config = self._topics.make_config(name)
         queues = config.read_queue_count if queues is None else queues
-        return self._desk.create(
+        return self._topics.create(
             TopicConfig(
                 name=name,
                 read_queue_count=queues,
@@ -266,11 +266,11 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        perm = self._desk.require(name).perm & ~Perm.INHERIT
+        perm = self._topics.require(name).perm & ~Perm.INHERIT
         changes = topic_changes(
             queues, readable=readable, writable=writable, perm=perm, attributes=attributes
         )
-        return self._desk.update(name, changes)
+        return self._topics.update(name, changes)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic, its queues, and what groups have consumed of it.
@@ -282,7 +282,7 @@ class Store(Sender, Reading, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        self._desk.delete(name, lambda: self._drop_topic(name))
+        self._topics.delete(name, lambda: self._drop_topic(name))
 
     def _drop_topic(self, name: str) -> None:
         """Remove the queues of a topic, then the progress of its groups.
@@ -333,24 +333,24 @@ class Store(Sender, Reading, Closing):
             batch=batch,
             queues=parse_queues(queues),
         )
-        division = self._groups.division(group, topic)
-        self._parts.note_group(group)
+        assignment = self._groups.assignment(group, topic)
+        self._parts.ensure_group(group)
         plan = structs.replace(plan, selection=self._filters.join(group, topic, plan.selection))
         clock = self._engine.clock
         return Consumer(
             plan,
-            division,
+            assignment,
             self._engine,
             self._offsets,
             clock=clock,
-            on_left=lambda: self._note_left(division),
+            on_left=lambda: self._note_left(assignment),
         )
 
-    def _note_left(self, division: Division) -> None:
+    def _note_left(self, assignment: GroupAssignment) -> None:
         """End the filter of a group that has no consumer of a topic any more."""
-        if division.member_count == 0:
+        if assignment.member_count == 0:
             with suppress(StoreClosedError):  # every filter counts as ended after the next start
-                self._filters.leave(division.group, division.topic)
+                self._filters.leave(assignment.group, assignment.topic)
 
     def reset_offsets(self, group: str, topic: str, to: Start | Mapping[int, int]) -> None:
         """Let a group go on elsewhere: at the first or last message, at a time, or at offsets.
@@ -364,7 +364,7 @@ class Store(Sender, Reading, Closing):
         """
         self.require_open()
         check_group(group)
-        count = self._desk.require(topic).read_queue_count
+        count = self._topics.require(topic).read_queue_count
         if isinstance(to, Mapping):
             offsets = {queue: _check_offset(queue, at, count) for queue, at in to.items()}
         else:
@@ -372,9 +372,9 @@ class Store(Sender, Reading, Closing):
             offsets = {queue: self._offset_of(start, topic, queue) for queue in range(count)}
         for queue, at in offsets.items():
             self._offsets.commit(topic, group, queue, at)
-        division = self._groups.find(group, topic)
-        if division is not None:
-            division.move(offsets)
+        assignment = self._groups.find(group, topic)
+        if assignment is not None:
+            assignment.reset_offsets(offsets)
 
     def send_back(
         self,
@@ -408,7 +408,7 @@ class Store(Sender, Reading, Closing):
             max_times=max_times,
             is_4x=self.options.compat_version.is_4x,
         )
-        self._desk.make_room(request.message.topic, request.queue_id + 1)
+        self._topics.ensure_queues(request.message.topic, request.queue_id + 1)
         return self._answer(self._engine.put(request), request.message.topic)
 
     def join_group(self, group: str) -> SubscriptionGroup:
@@ -419,8 +419,8 @@ class Store(Sender, Reading, Closing):
         """
         self.require_open()
         check_group(group)
-        found = self._parts.note_group(group)
-        self._desk.make_room(retry_topic(group), max(found.retry_queue_count, 1))
+        found = self._parts.ensure_group(group)
+        self._topics.ensure_queues(retry_topic(group), max(found.retry_queue_count, 1))
         return found
 
     # --- open or closed ------------------------------------------------------------------------

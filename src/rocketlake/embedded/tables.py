@@ -61,7 +61,7 @@ class TableKeeper(BackgroundService):
             raise failed
 
 
-def bring_back_progress(
+def cap_progress(
     offsets: OffsetBook, delay: DelaySwitch, ends: Mapping[QueueKey, int]
 ) -> list[str]:
     """Set progress beyond the end of a queue to that end; return a line for each such place.
@@ -81,12 +81,12 @@ def bring_back_progress(
     def end_of(key: QueueKey) -> int:
         return ends.get(key, 0)
 
-    notes = [str(excess) for excess in offsets.bring_back(end_of)]
+    notes = [str(excess) for excess in offsets.cap_progress(end_of)]
     # Order: on the disk before the first put. Otherwise a crash between that put and the next
     # write of the table leaves the old progress, which no longer is beyond the queue's end.
     if notes:
         offsets.persist()
-    notes += delay.bring_back(end_of)
+    notes += delay.cap_progress(end_of)
     for note in notes:
         log.warning("progress brought back: %s", note)
     return notes

@@ -1,4 +1,4 @@
-"""TopicDesk: topics made, changed and deleted, and the routes of messages to their queues."""
+"""TopicRegistry: topics made, changed and deleted, and the routes of messages to their queues."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ from rocketlake.store.put.field_types import require_number, require_type
 log = logging.getLogger(__name__)
 
 
-class TopicDesk:
+class TopicRegistry:
     """The topics of a store.
 
     `routes` has every topic that may be written; putting reads it without a lock. Once closed it
@@ -77,7 +77,7 @@ class TopicDesk:
         count = max(config.read_queue_count, queue_count)
         self.register(replace(config, read_queue_count=count, write_queue_count=count))
 
-    def make_room(self, topic: str, queue_count: int) -> None:
+    def ensure_queues(self, topic: str, queue_count: int) -> None:
         """See to it that a topic is there and has so many queues.
 
         Raises:
@@ -85,9 +85,9 @@ class TopicDesk:
         """
         known = self.book.get(topic)
         if known is None or queue_count > min(known.read_queue_count, known.write_queue_count):
-            self._worker.run(lambda: self._make_room(topic, queue_count))
+            self._worker.run(lambda: self._ensure_queues(topic, queue_count))
 
-    def _make_room(self, topic: str, queue_count: int) -> None:
+    def _ensure_queues(self, topic: str, queue_count: int) -> None:
         with self._lock:
             self._require_open()
             known = self.book.get(topic)
@@ -128,7 +128,7 @@ class TopicDesk:
                 self._show(config)
             return self.routes[config.name]
 
-    def settled_route(self, topic: str) -> Route | None:
+    def wait_for_route(self, topic: str) -> Route | None:
         """Return the route of a topic, after any change of it that is under way; None: no such."""
         with self._lock:
             return self.routes.get(topic)

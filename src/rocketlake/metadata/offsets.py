@@ -236,7 +236,7 @@ class OffsetBook(Book):
         for queue_id, offset in wanted.items():
             self.commit(topic, group, queue_id, offset)
 
-    def bring_back(self, end_of: Callable[[QueueKey], int]) -> list[Excess]:
+    def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[Excess]:
         """Set progress that is beyond the end of a queue to that end; return what was changed.
 
         `end_of` returns the next queue offset of a queue, 0 for one that does not exist.
@@ -388,7 +388,7 @@ class DelayOffsets(Book):
             if self._updates % _UPDATES_PER_VERSION == 0:
                 self._next_version()
 
-    def bring_back(self, end_of: Callable[[int], int]) -> dict[int, tuple[int, int]]:
+    def cap_progress(self, end_of: Callable[[int], int]) -> dict[int, tuple[int, int]]:
         """Set progress that is beyond the end of a level's queue to that end.
 
         Returns the old and the new offset of each level that was changed.

@@ -21,7 +21,7 @@ from block_promises import (
 )
 
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.open_store import Opening, open_store, open_writable
+from rocketlake.embedded.open_store import OpenSettings, open_store, open_writable
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.format import names as paths
 from rocketlake.model.message import Message
@@ -74,7 +74,7 @@ def _check_same(digests: list[list[str]]) -> None:
 def _recover(root: Path, options: dict[str, Any]) -> str:
     """Open the store, deliver nothing, and leave it open; return a digest of log and queues."""
     logging.disable(logging.CRITICAL)
-    opening = Opening(PosixFileOps(), SystemClock(), delivers=False)
+    opening = OpenSettings(PosixFileOps(), SystemClock(), delivers=False)
     open_writable(root, StoreOptions.choose(None, **options, file_reserved_time=72), opening)
     digest = hashlib.blake2b(digest_size=16)
     for family in FAMILIES:

@@ -233,7 +233,7 @@ def test_bad_input(writer, tmp_path):
     assert not (tmp_path / "nowhere").exists()
     writer.put(0, 1)
     text = writer.ask("[store.delete_topic('T')] if 0 else repr(type(store._engine).__name__)")
-    assert "OutsideEngine" in text
+    assert "ExternalDispatchEngine" in text
 
 
 def test_topic_cannot_be_deleted_meanwhile(tmp_path):

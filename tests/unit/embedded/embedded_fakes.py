@@ -15,7 +15,7 @@ from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper
-from rocketlake.embedded.topic_registry import TopicDesk
+from rocketlake.embedded.topic_registry import TopicRegistry
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
@@ -376,8 +376,8 @@ class Bench:
         plan.setdefault("timeout_s", 0.0)
         plan.setdefault("selection", parse_selection(tags, sql))
         wanted = ConsumerPlan(group=group, topic="orders", **plan)
-        division = self.groups.division(group, "orders")
-        return Consumer(wanted, division, self.engine, self.progress, clock=SystemClock())
+        assignment = self.groups.assignment(group, "orders")
+        return Consumer(wanted, assignment, self.engine, self.progress, clock=SystemClock())
 
     def progress_of(self, group: str = "g") -> dict[int, int]:
         return self.progress.offsets("orders", group)
@@ -389,14 +389,14 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
     place = TableLocation(PosixFileOps(), engine.clock, config_dir)
     book, offsets = TopicBook.load(place), OffsetBook.load(place)
     worker = ShieldedWorker("store of a test")
-    desk = TopicDesk(book, worker, default_queues=engine.options.default_topic_queue_nums)
-    groups = Groups(desk.readable_queues)
-    desk.on_change = groups.topic_changed
+    topics = TopicRegistry(book, worker, default_queues=engine.options.default_topic_queue_nums)
+    groups = Groups(topics.readable_queues)
+    topics.on_change = groups.topic_changed
     engine.listeners.append(groups)
     keeper = TableKeeper([book, offsets], interval_ms=5000)
     filters = SharedFilters(place, engine.options)
     parts = StoreParts(
-        desk=desk,
+        topics=topics,
         offsets=offsets,
         groups=groups,
         filters=filters,

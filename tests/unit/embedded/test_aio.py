@@ -120,8 +120,8 @@ def test_iteration_waits_for_arrivals_from_any_thread(store):
     async def test() -> None:
         consumer = store.consumer("g", "orders")
         task = asyncio.create_task(anext(consumer))
-        division = store.store._groups.division("g", "orders")
-        await until(lambda: division.is_awaited)
+        assignment = store.store._groups.assignment("g", "orders")
+        await until(lambda: assignment.is_awaited)
         threading.Thread(target=lambda: store.store.put(order(body=b"late"))).start()
         assert (await task).body == b"late"
         await consumer.close()

@@ -274,14 +274,14 @@ def test_half_closed_store_refuses_everything_and_changes_nothing(store, monkeyp
 
 def test_topic_whose_first_message_meets_close_is_adopted_by_the_next_start(store, monkeypatch):
     """The engine has the message, and `close` came before the topic was kept."""
-    desk = store._desk
-    register = desk.register
+    topics = store._topics
+    register = topics.register
 
     def late(config):
-        desk.close()
+        topics.close()
         return register(config)
 
-    monkeypatch.setattr(desk, "register", late)
+    monkeypatch.setattr(topics, "register", late)
     assert store.put(NEW).is_ok
     store.close()
     with rocketlake.open_store(store.path) as again:

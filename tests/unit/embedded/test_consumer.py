@@ -256,7 +256,7 @@ def test_reset_reaches_a_running_consumer(bench):
     consumer = bench.consumer()
     assert [next(consumer).queue_offset for _ in range(4)] == [0, 1, 2, 3]
     bench.progress.commit("orders", "g", 0, 8)
-    bench.groups.division("g", "orders").move({0: 8})
+    bench.groups.assignment("g", "orders").reset_offsets({0: 8})
     assert bodies(list(consumer)) == ["0:8", "0:9"]
     assert 4 not in [offset for _, offset in bench.progress.commits]
 
@@ -383,7 +383,7 @@ def test_inner_batch_that_is_none_is_listed_as_corrupt(bench):
     bench.engine.add(1)
     consumer = bench.consumer()
     assert bodies(list(consumer)) == ["0:1"]
-    assert "cannot be taken apart" in consumer.corrupt[0].reason
+    assert "cannot be unpacked" in consumer.corrupt[0].reason
 
 
 # --- closing --------------------------------------------------------------------------------------
@@ -445,7 +445,7 @@ def test_consumer_says_what_it_is(bench):
 
 def poll_interrupted(consumer, monkeypatch):
     """Have a poll take messages and end by an exception, as of a signal handler."""
-    hand_out, left = consumer._intake.hand_out, [None] * 3
+    hand_out, left = consumer._prefetcher.hand_out, [None] * 3
 
     def interrupted():
         if not left:
@@ -454,7 +454,7 @@ def poll_interrupted(consumer, monkeypatch):
         return hand_out()
 
     with monkeypatch.context() as patched:
-        patched.setattr(consumer._intake, "hand_out", interrupted)
+        patched.setattr(consumer._prefetcher, "hand_out", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(10)
 
@@ -478,6 +478,6 @@ def test_seek_behind_an_interrupted_poll_holds(bench, monkeypatch):
     consumer.seek(0, 12)
     assert bodies(consumer.poll(2)) == ["0:12", "0:13"]
     poll_interrupted(consumer, monkeypatch)
-    consumer._division.move({0: 1})  # as reset_offsets does
+    consumer._assignment.reset_offsets({0: 1})  # as reset_offsets does
     consumer.look()
     assert bodies(consumer.poll(2)) == ["0:1", "0:2"]

@@ -36,9 +36,9 @@ class Worker(threading.Thread):
 
 
 def until_awaited(bench: Bench, group: str = "g", count: int = 1) -> None:
-    division = bench.groups.division(group, "orders")
+    assignment = bench.groups.assignment(group, "orders")
     pause = threading.Event()
-    while division.waiting_count < count:
+    while assignment.waiting_count < count:
         pause.wait(0.001)
 
 

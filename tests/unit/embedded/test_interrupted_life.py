@@ -1,4 +1,4 @@
-"""Opening and closing that exceptions of signal handlers meet at their very beginning."""
+"""OpenSettings and closing that exceptions of signal handlers meet at their very beginning."""
 
 import threading
 import time

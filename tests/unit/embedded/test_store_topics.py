@@ -238,7 +238,7 @@ def test_progress_of_a_deleted_topic_is_gone_before_it_can_be_made_again(real, m
         consumer.commit()
     real.flush()
     seen = []
-    book = real._desk.book
+    book = real._topics.book
     delete = book.delete
     table = real.path / "config"
     monkeypatch.setattr(

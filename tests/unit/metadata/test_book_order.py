@@ -130,7 +130,7 @@ def test_progress_beyond_the_end_is_brought_back(place):
     book.reset("T", "g", {0: 120, 1: 7})
     book.reset("Gone", "g", {3: 9, 4: 0})
     ends = {QueueKey("T", 0): 100, QueueKey("T", 1): 7}
-    found = book.bring_back(lambda key: ends.get(key, 0))
+    found = book.cap_progress(lambda key: ends.get(key, 0))
     assert [(one.group, str(one.key), one.offset, one.end) for one in found] == [
         ("g", "T/0", 120, 100),
         ("g", "Gone/3", 9, 0),
@@ -139,7 +139,7 @@ def test_progress_beyond_the_end_is_brought_back(place):
     assert book.offsets("T", "g") == {0: 100, 1: 7}
     assert book.offsets("Gone", "g") == {3: 0, 4: 0}
     assert book.persist()
-    assert book.bring_back(lambda key: ends.get(key, 0)) == []
+    assert book.cap_progress(lambda key: ends.get(key, 0)) == []
     assert not book.is_dirty
 
 
@@ -148,7 +148,7 @@ def test_group_of_a_light_queue_is_measured_by_that_queue(place):
     book.commit("Parent", "%LMQ%one", 0, 5)
     book.commit("%LMQ%two", "g", 0, 5)
     ends = {QueueKey("%LMQ%one", 0): 5, QueueKey("%LMQ%two", 0): 4}
-    found = book.bring_back(lambda key: ends.get(key, 0))
+    found = book.cap_progress(lambda key: ends.get(key, 0))
     assert [(str(one.key), one.end) for one in found] == [("%LMQ%two/0", 4)]
 
 
@@ -156,6 +156,6 @@ def test_progress_of_levels_beyond_the_end_is_brought_back(place):
     book = DelayOffsets.load(place)
     book.set(1, 5)
     book.set(2, 5)
-    assert book.bring_back(lambda level: {1: 5, 2: 3}[level]) == {2: (5, 3)}
+    assert book.cap_progress(lambda level: {1: 5, 2: 3}[level]) == {2: (5, 3)}
     assert book.snapshot() == {1: 5, 2: 3}
-    assert book.bring_back(lambda level: 5) == {}
+    assert book.cap_progress(lambda level: 5) == {}

@@ -1,4 +1,4 @@
-"""Opening and closing: lock, mark, threads, forks, programs that forget to close."""
+"""OpenSettings and closing: lock, mark, threads, forks, programs that forget to close."""
 
 import os
 import subprocess

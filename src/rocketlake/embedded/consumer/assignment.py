@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 
-def divide(
+def assign_queues(
     queues: Iterable[int],
     members: Mapping[int, frozenset[int] | None],
     before: Mapping[int, int],
@@ -11,8 +11,8 @@ def divide(
     """Return the member of each queue that some member may have.
 
     `members` has, in the order in which they joined, the queues that each may have; None is all.
-    `before` is the division so far: a queue stays where it is, unless its member has at least two
-    more than one that may have it too.
+    `before` is the current assignment: a queue keeps its member unless that has at least two more
+    queues than another member that may have it.
     """
     wanted: dict[int, int] = {}
     counts = dict.fromkeys(members, 0)
@@ -42,7 +42,7 @@ def _may_have(allowed: frozenset[int] | None, queue: int) -> bool:
 def _level(
     wanted: dict[int, int], counts: dict[int, int], members: Mapping[int, frozenset[int] | None]
 ) -> bool:
-    """Move one queue from a member with many to one with few; False if that helps nobody."""
+    """Move one queue from a member with many to one with few; False if they are level."""
     poorest_first = sorted(counts, key=counts.__getitem__)
     for poor in poorest_first:
         for queue in sorted(wanted, key=lambda queue: (-counts[wanted[queue]], -queue)):

@@ -4,11 +4,11 @@
    exception leaves the message in hand uncommitted: it comes again, in the next loop or after a
    restart. `commit()` inside the loop commits it at once.
 2. Order within a queue is kept; queues take turns.
-3. A consumer that must wait sleeps on the division's bell, which arrivals ring; nothing is polled.
-4. A loop ends when the consumer or its store is closed, at whatever moment; every other method
-   raises StoreClosedError then.
-5. A call that an exception ends (Ctrl-C) has handed out nothing: what it took is taken back by the
-   next call.
+3. A consumer that must wait sleeps until an arrival notifies its group assignment; no polling.
+4. A loop ends when the consumer or its store is closed; every other method then raises
+   StoreClosedError.
+5. A call that an exception ends (Ctrl-C) has handed out nothing: the next call restores what it
+   took.
 """
 
 import os
@@ -19,10 +19,10 @@ from typing import Self
 
 from rocketlake.clock import Clock
 from rocketlake.closing import Closing
-from rocketlake.embedded.consumer.cursor import Cursor, Place
-from rocketlake.embedded.consumer.group_assignment import Division
+from rocketlake.embedded.consumer.cursor import Cursor, CursorState
+from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.plan import ConsumerPlan
-from rocketlake.embedded.consumer.prefetcher import Intake, Missed
+from rocketlake.embedded.consumer.prefetcher import Missed, Prefetcher
 from rocketlake.embedded.ports import Progress, QueueReader
 from rocketlake.embedded.timestamps import Moment, to_ms
 from rocketlake.errors import StoreClosedError
@@ -40,7 +40,7 @@ class _Process:
         self.forks += 1
 
 
-# Why not `os.getpid`: this is looked at for each message.
+# Why not `os.getpid`: this is checked for each message.
 _process = _Process()
 os.register_at_fork(after_in_child=_process.note_fork)
 
@@ -58,31 +58,31 @@ class Consumer(Closing):
     def __init__(
         self,
         plan: ConsumerPlan,
-        division: Division,
+        assignment: GroupAssignment,
         reader: QueueReader,
         progress: Progress,
         *,
         clock: Clock,
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_left` is told when the consumer has left its group."""
+        """`on_left` is called when the consumer has left its group."""
         self._plan = plan
         self._on_left = on_left
-        self._division = division
+        self._assignment = assignment
         self._reader = reader
         self._clock = clock
         self._lock = threading.RLock()
-        self._in_hand: tuple[Cursor, Place] | None = None
-        self._taking: tuple[tuple[Cursor, Place], ...] | None = None
-        """Where cursors stood before the call that is handing out; None once it has returned."""
+        self._in_hand: tuple[Cursor, CursorState] | None = None
+        self._taking: tuple[tuple[Cursor, CursorState], ...] | None = None
+        """Cursor states before the current call; None once it has returned."""
         self._auto_commits = plan.auto_commit
         self._is_closed = False
         self._forks = _process.forks
-        # Why: the intake alone keeps the member. A consumer that the program no longer holds, or
-        # that an exception kept from coming into being, does not keep queues from the others.
-        self._intake = Intake(plan, division, reader, progress)
+        # Why: only the prefetcher refers to the member. A consumer that the program has dropped, or
+        # whose constructor an exception ended, keeps no queues from the others.
+        self._prefetcher = Prefetcher(plan, assignment, reader, progress)
         with self._lock:
-            self._intake.settle()
+            self._prefetcher.rebalance()
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -101,13 +101,13 @@ class Consumer(Closing):
         if self._forks != _process.forks:
             return
         with self._lock:
-            self._division.leave(self._intake.member)
+            self._assignment.leave(self._prefetcher.member)
         self._on_left()
 
     @property
     def is_closed(self) -> bool:
         """Whether this consumer, or its store, was closed."""
-        return self._is_closed or self._division.is_closed
+        return self._is_closed or self._assignment.is_closed
 
     @property
     def group(self) -> str:
@@ -121,17 +121,17 @@ class Consumer(Closing):
 
     @property
     def missed(self) -> Sequence[Missed]:
-        """Messages deleted before the group came to them; the newest 1,000 cases."""
+        """Messages deleted before the group consumed them; the newest 1,000 cases."""
         self._require_parent()
         with self._lock:
-            return list(self._intake.missed)
+            return list(self._prefetcher.missed)
 
     @property
     def corrupt(self) -> Sequence[CorruptUnit]:
-        """Records stepped over because their bytes are bad; the newest 1,000."""
+        """Records skipped because their bytes are bad; the newest 1,000."""
         self._require_parent()
         with self._lock:
-            return list(self._intake.corrupt)
+            return list(self._prefetcher.corrupt)
 
     # --- consuming -----------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Consumer(Closing):
         with self._lock:
             self._take_back()
             if self._in_hand is not None:
-                self._intake.put_back([self._in_hand])
+                self._prefetcher.put_back([self._in_hand])
                 self._in_hand = None
         return self
 
@@ -190,27 +190,27 @@ class Consumer(Closing):
         self._require_open()
         with self._lock:
             self._take_back()
-            self._look_at_division()
+            self._follow_assignment()
             self._in_hand = None
-            for cursor in self._intake.cursors.values():
-                self._intake.commit(cursor)
-            if self._intake.has_leaving:
-                self._intake.settle()
+            for cursor in self._prefetcher.cursors.values():
+                self._prefetcher.commit(cursor)
+            if self._prefetcher.has_leaving:
+                self._prefetcher.rebalance()
 
-    # --- where it stands -----------------------------------------------------------------------
+    # --- position ------------------------------------------------------------------------------
 
     @property
     def assigned(self) -> list[int]:
-        """The queues that are this consumer's now."""
+        """The queues of this consumer."""
         self._require_parent()
         with self._lock:
-            return sorted(self._intake.cursors)
+            return sorted(self._prefetcher.cursors)
 
     def position(self, queue_id: int) -> int:
         """Return the queue offset of the next message of a queue.
 
         Raises:
-            ValueError: the queue is not this consumer's.
+            ValueError: the queue is not assigned to this consumer.
             StoreClosedError: the consumer, or its store, was closed.
         """
         self._require_open()
@@ -218,7 +218,7 @@ class Consumer(Closing):
             return self._cursor(queue_id).handed
 
     def lag(self) -> int:
-        """Return how many messages of its queues were not handed out yet, wanted or not.
+        """Return how many messages of its queues were not handed out yet, filtered ones included.
 
         Raises:
             StoreClosedError: the consumer, or its store, was closed.
@@ -227,31 +227,31 @@ class Consumer(Closing):
         self._reader.catch_up()
         with self._lock:
             self._take_back()
-            self._look_at_division()
+            self._follow_assignment()
             return sum(
-                max(self._intake.bounds(queue)[1] - cursor.handed, 0)
-                for queue, cursor in self._intake.cursors.items()
+                max(self._prefetcher.bounds(queue)[1] - cursor.handed, 0)
+                for queue, cursor in self._prefetcher.cursors.items()
             )
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Go on at another offset of a queue; the next commit makes it the group's progress.
+        """Continue at another offset of a queue; the next commit makes it the group's progress.
 
         Raises:
-            ValueError: the queue is not this consumer's, or the offset is negative.
+            ValueError: the queue is not assigned to this consumer, or the offset is negative.
             StoreClosedError: the consumer, or its store, was closed.
         """
         if offset < 0:
             raise ValueError(f"offset = {offset}: wanted 0 or more")
         self._require_open()
         with self._lock:
-            self._intake.jump(self._cursor(queue_id), offset)
+            self._prefetcher.jump(self._cursor(queue_id), offset)
             self._forget_in_hand()
 
     def seek_to_time(self, moment: Moment) -> None:
-        """Go on, in every queue it has, with the first message not stored before a moment.
+        """Continue, in every queue, with the first message not stored before a time.
 
         Raises:
-            TypeError, ValueError: it is no moment.
+            TypeError, ValueError: `moment` is not a time.
             StoreClosedError: the consumer, or its store, was closed.
         """
         timestamp = to_ms(moment, "moment")
@@ -259,19 +259,19 @@ class Consumer(Closing):
         self._reader.catch_up()
         with self._lock:
             self._take_back()
-            self._look_at_division()
-            for queue, cursor in self._intake.cursors.items():
-                self._intake.jump(cursor, self._intake.offset_by_time(queue, timestamp))
+            self._follow_assignment()
+            for queue, cursor in self._prefetcher.cursors.items():
+                self._prefetcher.jump(cursor, self._prefetcher.offset_by_time(queue, timestamp))
             self._forget_in_hand()
 
     def _cursor(self, queue_id: int) -> Cursor:
         self._take_back()
-        self._look_at_division()
-        cursor = self._intake.cursors.get(queue_id)
+        self._follow_assignment()
+        cursor = self._prefetcher.cursors.get(queue_id)
         if cursor is None:
             raise ValueError(
                 f"queue {queue_id} of {self._plan.topic} is not assigned to this consumer;"
-                f" it has {sorted(self._intake.cursors)}"
+                f" it has {sorted(self._prefetcher.cursors)}"
             )
         return cursor
 
@@ -290,34 +290,34 @@ class Consumer(Closing):
     # --- handing out ---------------------------------------------------------------------------
 
     def take_next(self) -> StoredMessage | None:
-        """Commit the message in hand; return the next one that was read ahead, if there is one."""
+        """Commit the message in hand; return the next one that was read ahead, if any."""
         try:
             return self._take_next()
         except StoreClosedError:
             if self.is_closed:
-                return None  # closed since: what is in hand was not committed
+                return None  # closed meanwhile: the message in hand is not committed
             raise
 
     def _take_next(self) -> StoredMessage | None:
-        intake = self._intake
+        prefetcher = self._prefetcher
         if self._forks != _process.forks:
             self._require_parent()
         with self._lock:
             self._take_back()
-            # Whatever happens to the group, or to the consumer, changes the version.
-            if self._division.version != intake.version:
-                self._look_at_division()
+            # Every change of the group or of the consumer changes the version.
+            if self._assignment.version != prefetcher.version:
+                self._follow_assignment()
             if self._in_hand is not None:
-                intake.commit(self._in_hand[0])
+                prefetcher.commit(self._in_hand[0])
                 self._in_hand = None
-                if intake.has_leaving:
-                    intake.settle()
-            if not intake.has_ready:
+                if prefetcher.has_leaving:
+                    prefetcher.rebalance()
+            if not prefetcher.has_ready:
                 return None
-            cursor = intake.ready[0]
-            taken = (cursor, cursor.place)
+            cursor = prefetcher.ready[0]
+            taken = (cursor, cursor.state)
             self._taking = (taken,)
-            message = intake.hand_out()
+            message = prefetcher.hand_out()
             if self._auto_commits:
                 self._in_hand = taken
         # Order: the last thing done; no exception comes between it and the return.
@@ -325,17 +325,17 @@ class Consumer(Closing):
         return message
 
     def _take_back(self) -> None:
-        """Undo what a call handed out that did not return."""
+        """Undo a call that was ended by an exception."""
         if self._taking is not None:
-            self._intake.put_back(self._taking)
+            self._prefetcher.put_back(self._taking)
             self._in_hand = None
             self._taking = None
 
     def look(self, *, is_last: bool = False) -> bool:
-        """Read ahead; tell whether there is something to take.
+        """Read ahead; tell whether a message can be taken.
 
-        The last look sees everything that was put before, even where dispatch has not come to it.
-        The others leave that to the dispatcher, whose arrivals ring.
+        With `is_last` it sees every message put before, dispatched or not. Otherwise the arrivals
+        of the dispatcher notify.
         """
         try:
             if is_last and not self._refill():
@@ -347,7 +347,7 @@ class Consumer(Closing):
             raise
 
     def take_ready(self, limit: int) -> list[StoredMessage]:
-        """Return messages that were read ahead; none if a look is needed first.
+        """Return messages that were read ahead; none if `look` is needed first.
 
         Raises:
             StoreClosedError: the consumer, or its store, was closed.
@@ -358,60 +358,60 @@ class Consumer(Closing):
         return self._take(limit, may_read=False)
 
     def listening_with(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have a function called, from any thread, whenever a look may find something new."""
-        return self._division.listening_with(callback)
+        """Call a function, from any thread, whenever a look may find a new message."""
+        return self._assignment.listening_with(callback)
 
     def _take(self, limit: int, *, may_read: bool = True) -> list[StoredMessage]:
         found: list[StoredMessage] = []
         with self._lock:
             self._take_back()
-            self._look_at_division()
-            intake = self._intake
-            taking: dict[int, tuple[Cursor, Place]] = {}
-            while len(found) < limit and (intake.has_ready or (may_read and self._refill())):
-                cursor = intake.ready[0]
+            self._follow_assignment()
+            prefetcher = self._prefetcher
+            taking: dict[int, tuple[Cursor, CursorState]] = {}
+            while len(found) < limit and (prefetcher.has_ready or (may_read and self._refill())):
+                cursor = prefetcher.ready[0]
                 if cursor.queue_id not in taking:
-                    taking[cursor.queue_id] = (cursor, cursor.place)
+                    taking[cursor.queue_id] = (cursor, cursor.state)
                     self._taking = tuple(taking.values())
-                found.append(intake.hand_out())
+                found.append(prefetcher.hand_out())
         # Order: the last thing done; no exception comes between it and the return.
         self._taking = None
         return found
 
     def _await_ready(self, timeout_s: float | None) -> bool:
-        """Wait until messages were read ahead; False when time ran out or all was closed."""
+        """Wait until messages were read ahead; False on timeout or when closed."""
         deadline = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         while not self.is_closed:
             # Order: first listen, then look, then sleep; an arrival in between ends the sleep.
-            with self._division.listening() as gate:
+            with self._assignment.listening() as gate:
                 if self.look():
                     return True
                 left = None if deadline is None else deadline - self._clock.monotonic_s()
                 if left is not None and left <= 0:
                     return self.look(is_last=True)
-                self._division.wait(gate, left)
+                self._assignment.wait(gate, left)
         return False
 
     def _refill(self) -> bool:
         with self._lock:
-            self._look_at_division()
-            while not self._intake.has_ready and not self.is_closed:
-                if not self._intake.refill():
+            self._follow_assignment()
+            while not self._prefetcher.has_ready and not self.is_closed:
+                if not self._prefetcher.refill():
                     break
-            return self._intake.has_ready
+            return self._prefetcher.has_ready
 
-    def _look_at_division(self) -> None:
-        intake = self._intake
-        if self._division.version != intake.version:
+    def _follow_assignment(self) -> None:
+        prefetcher = self._prefetcher
+        if self._assignment.version != prefetcher.version:
             if self.is_closed:
-                # Why: to settle may ask the store where queues begin, and that is closed.
+                # Why: a rebalance may ask the closed store where queues begin.
                 self._in_hand = None
-                intake.drop()
+                prefetcher.drop()
                 return
-            intake.settle()
+            prefetcher.rebalance()
             self._forget_in_hand()
 
     def _forget_in_hand(self) -> None:
-        """Do not commit a message in hand whose queue went on elsewhere."""
+        """Do not commit a message in hand whose queue was reset or released."""
         if self._in_hand is not None and not self._in_hand[0].in_flight:
             self._in_hand = None

@@ -1,4 +1,4 @@
-"""Cursor: where one consumer stands in one queue."""
+"""Cursor: the position of one consumer in one queue."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,15 +7,14 @@ from msgspec import Struct
 from rocketlake.format.record import StoredMessage
 
 
-class Place(Struct, frozen=True):
-    """Messages that were read ahead, and how far they were handed out.
+class CursorState(Struct, frozen=True):
+    """Messages that were read ahead, and how many of them were handed out.
 
-    Below `handed` the consumer works on messages or is done with them, below `position` they were
-    read.
+    Messages below `handed` were handed out, those below `position` were read.
     """
 
     buffer: Sequence[tuple[StoredMessage, int]]
-    """Messages, each with the offset to go on at when it is done."""
+    """Messages, each with the offset to commit after it."""
     index: int
     """The next one to hand out."""
     handed: int
@@ -23,85 +22,87 @@ class Place(Struct, frozen=True):
     in_flight: int
     """Messages handed out since the last commit."""
     jumps: int = 0
-    """How often the cursor went on elsewhere; there is no way back to a place before a jump."""
+    """How often the cursor jumped; a state from before a jump is not restored."""
 
 
 class Cursor:
-    """The place of one consumer in a queue, and what of it is committed.
+    """The state of one consumer in a queue, and the offset it has committed.
 
-    Invariants: handed == position while nothing is read ahead. The place changes by one assignment:
+    Invariants: handed == position while nothing is read ahead. The state changes by one assignment:
     an exception that ends a call leaves the old one or the new one.
 
     Thread-safety: none; its consumer owns it.
     """
 
-    __slots__ = ("committed", "is_leaving", "move_serial", "place", "queue_id")
+    __slots__ = ("committed", "is_leaving", "queue_id", "reset_serial", "state")
 
-    def __init__(self, queue_id: int, offset: int, move_serial: int = 0) -> None:
+    def __init__(self, queue_id: int, offset: int, reset_serial: int = 0) -> None:
         self.queue_id = queue_id
-        self.place = Place((), 0, offset, offset, 0)
+        self.state = CursorState((), 0, offset, offset, 0)
         self.committed = offset
         self.is_leaving = False
-        self.move_serial = move_serial
-        """That of the last reset that was followed."""
+        self.reset_serial = reset_serial
+        """That of the last reset that was applied."""
 
     @property
     def has_more(self) -> bool:
         """Whether messages that were read ahead are left."""
-        place = self.place
-        return place.index < len(place.buffer)
+        state = self.state
+        return state.index < len(state.buffer)
 
     @property
     def handed(self) -> int:
         """The queue offset behind what was handed out."""
-        return self.place.handed
+        return self.state.handed
 
     @property
     def position(self) -> int:
         """The queue offset behind what was read."""
-        return self.place.position
+        return self.state.position
 
     @property
     def in_flight(self) -> int:
         """How many messages were handed out since the last commit."""
-        return self.place.in_flight
+        return self.state.in_flight
 
     def fill(self, messages: Iterable[StoredMessage], next_offset: int) -> None:
-        """Take what was read; what was left out before a message is done together with it."""
+        """Keep messages that were read; offsets skipped by a filter count to the next message."""
         buffer = [(message, message.queue_offset + 1) for message in messages]
         handed = self.handed
         if buffer:
             buffer[-1] = (buffer[-1][0], max(next_offset, buffer[-1][1]))
         else:
             handed = next_offset
-        self.place = Place(buffer, 0, handed, next_offset, self.in_flight, self.place.jumps)
+        self.state = CursorState(buffer, 0, handed, next_offset, self.in_flight, self.state.jumps)
 
     def hand_out(self) -> StoredMessage:
         """Return the next message."""
-        place = self.place
-        buffer, index = place.buffer, place.index
+        state = self.state
+        buffer, index = state.buffer, state.index
         message, handed = buffer[index]
-        self.place = Place(
-            buffer, index + 1, handed, place.position, place.in_flight + 1, place.jumps
+        self.state = CursorState(
+            buffer, index + 1, handed, state.position, state.in_flight + 1, state.jumps
         )
         return message
 
-    def go_back(self, place: Place) -> None:
-        """Stand where the cursor stood before, unless it went on elsewhere since."""
-        if place.jumps == self.place.jumps:
-            self.place = place
+    def restore(self, state: CursorState) -> None:
+        """Restore a state, unless the cursor has jumped since."""
+        if state.jumps == self.state.jumps:
+            self.state = state
 
     def jump(self, offset: int) -> None:
-        """Go on at another offset; what was handed out is no longer to be committed."""
-        self.place = Place((), 0, offset, offset, 0, self.place.jumps + 1)
+        """Continue at another offset; what was handed out will not be committed."""
+        self.state = CursorState((), 0, offset, offset, 0, self.state.jumps + 1)
 
-    def forget_ahead(self) -> None:
-        """Forget what was read ahead and not handed out."""
-        place = self.place
-        self.place = Place((), 0, place.handed, place.handed, place.in_flight, place.jumps)
+    def drop_unread(self) -> None:
+        """Drop what was read ahead and not handed out."""
+        state = self.state
+        self.state = CursorState((), 0, state.handed, state.handed, state.in_flight, state.jumps)
 
     def note_commit(self, handed: int) -> None:
-        """Take note that what was handed out is committed."""
+        """Record that what was handed out is committed."""
         self.committed = handed
-        place = self.place
-        self.place = Place(place.buffer, place.index, place.handed, place.position, 0, place.jumps)
+        state = self.state
+        self.state = CursorState(
+            state.buffer, state.index, state.handed, state.position, 0, state.jumps
+        )

@@ -1,4 +1,4 @@
-"""Intake: the queues that one consumer has, and what it read ahead of them."""
+"""Prefetcher: the queues of one consumer, and the messages it has read ahead."""
 
 import logging
 from collections import deque
@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from rocketlake.embedded import inner_batch
-from rocketlake.embedded.consumer.cursor import Cursor, Place
-from rocketlake.embedded.consumer.group_assignment import Change, Division, Member
+from rocketlake.embedded.consumer.cursor import Cursor, CursorState
+from rocketlake.embedded.consumer.group_assignment import AssignedQueues, GroupAssignment, Member
 from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.ports import Progress, QueueReader
 from rocketlake.format.record import StoredMessage
@@ -38,68 +38,72 @@ class Missed(Struct, frozen=True):
         return self.end - self.first
 
 
-class Intake:
-    """The cursors of one consumer; those in `ready` have messages, and take turns.
+class Prefetcher:
+    """The cursors of one consumer; those in `ready` have messages and take turns.
 
     Thread-safety: none; the lock of its consumer.
     """
 
     def __init__(
-        self, plan: ConsumerPlan, division: Division, reader: QueueReader, progress: Progress
+        self,
+        plan: ConsumerPlan,
+        assignment: GroupAssignment,
+        reader: QueueReader,
+        progress: Progress,
     ) -> None:
         self._plan = plan
-        self._division = division
+        self._assignment = assignment
         self._reader = reader
         self._progress = progress
         self.cursors: dict[int, Cursor] = {}
         self.ready: deque[Cursor] = deque()
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
         self.corrupt: deque[CorruptUnit] = deque(maxlen=_KEPT)
-        # Order: kept here before it joins; one that nothing keeps is no member.
+        # Order: kept here before it joins; a member without a reference leaves the group.
         self.member = Member(plan.queues)
-        division.join(self.member)
+        assignment.join(self.member)
         self.has_leaving = False
-        """Whether queues wait to be let go until their messages are committed."""
+        """Whether queues are to be released once their messages are committed."""
         self.version = -1
-        """That of the division when this was last settled."""
+        """That of the assignment at the last rebalance."""
         self._is_new = True
 
     # --- sharing -------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Let go of queues that others are to have, and take those that are this consumer's."""
+    def rebalance(self) -> None:
+        """Release queues that moved to other consumers, and take those of this consumer."""
         busy = [queue for queue, cursor in self.cursors.items() if cursor.in_flight]
-        change = self._division.settle(self.member, busy)
-        for queue in set(self.cursors) - change.held:
+        assigned = self._assignment.rebalance(self.member, busy)
+        for queue in set(self.cursors) - assigned.held:
             del self.cursors[queue]
-        for queue in sorted(change.held - set(self.cursors)):
-            move = change.moves.get(queue)
-            serial = move.serial if move is not None else 0
+        for queue in sorted(assigned.held - set(self.cursors)):
+            reset = assigned.resets.get(queue)
+            serial = reset.serial if reset is not None else 0
             self.cursors[queue] = Cursor(queue, self._find_start(queue), serial)
-        self._apply(change)
+        self._apply(assigned)
         self.ready = deque(cursor for cursor in self.cursors.values() if cursor.has_more)
         self._is_new = False
-        self.version = change.version  # Order: last, for what an exception ended is done again
+        self.version = assigned.version  # Order: last, so that an interrupted call runs again
 
-    def _apply(self, change: Change) -> None:
-        for queue, move in change.moves.items():
+    def _apply(self, assigned: AssignedQueues) -> None:
+        for queue, reset in assigned.resets.items():
             cursor = self.cursors[queue]
-            if cursor.move_serial != move.serial:
-                cursor.jump(move.offset)
-                cursor.move_serial = move.serial
+            if cursor.reset_serial != reset.serial:
+                cursor.jump(reset.offset)
+                cursor.reset_serial = reset.serial
         for queue, cursor in self.cursors.items():
-            cursor.is_leaving = queue in change.leaving
+            cursor.is_leaving = queue in assigned.leaving
             if cursor.is_leaving:
-                cursor.forget_ahead()
-        self.has_leaving = bool(change.leaving)
+                cursor.drop_unread()
+        self.has_leaving = bool(assigned.leaving)
 
     def _find_start(self, queue: int) -> int:
-        """Return where the group is in a queue; where it has not been, write down its start."""
+        """Return the offset of the group in a queue; commit its start if it has none."""
         plan = self._plan
         offset = self._progress.get(plan.topic, plan.group, queue)
         if offset is None:
-            # Why: a queue that was added later is read from its first message on, for `last` would
-            # lose what came before this consumer took note.
+            # Why: a queue that was added later is read from its first message on; `last` would skip
+            # what arrived before this consumer noticed the queue.
             offset = self._offset_of(plan.start if self._is_new else "first", queue)
             self._progress.commit(plan.topic, plan.group, queue, offset)
         return offset
@@ -124,14 +128,14 @@ class Intake:
         return self._reader.offset_by_time(key, timestamp, Boundary.LOWER)
 
     def drop(self) -> None:
-        """Forget all queues: there is nothing more to hand out."""
+        """Drop all queues: nothing more is handed out."""
         self.cursors.clear()
         self.ready.clear()
 
     # --- handing out ---------------------------------------------------------------------------
 
     def hand_out(self) -> StoredMessage:
-        """Return the next message of the first ready queue, which then goes behind the others."""
+        """Return the next message of the first ready queue, and move that queue to the end."""
         ready = self.ready
         cursor = ready[0]
         message = cursor.hand_out()
@@ -145,25 +149,25 @@ class Intake:
     def has_ready(self) -> bool:
         """Whether a message can be handed out."""
         ready = self.ready
-        # Why: an exception may have ended `hand_out` before it took a queue out of those that are
-        # ready, or `refill` before it put one in.
+        # Why: an exception may have ended `hand_out` before it removed an empty queue, or `refill`
+        # before it added one.
         while ready and not ready[0].has_more:
             ready.popleft()
         if not ready:
             ready.extend(cursor for cursor in self.cursors.values() if cursor.has_more)
         return bool(ready)
 
-    def put_back(self, places: Sequence[tuple[Cursor, Place]]) -> None:
-        """Let cursors stand where they stood before; the first of them has its turn next."""
-        for cursor, place in reversed(places):
-            cursor.go_back(place)
+    def put_back(self, taken: Sequence[tuple[Cursor, CursorState]]) -> None:
+        """Restore cursors; the first of them has its turn next."""
+        for cursor, state in reversed(taken):
+            cursor.restore(state)
             if cursor.has_more and self.cursors.get(cursor.queue_id) is cursor:
                 if cursor in self.ready:
                     self.ready.remove(cursor)
                 self.ready.appendleft(cursor)
 
     def jump(self, cursor: Cursor, offset: int) -> None:
-        """Go on at another offset of a queue."""
+        """Continue at another offset of a queue."""
         cursor.jump(offset)
         if cursor in self.ready:
             self.ready.remove(cursor)
@@ -200,7 +204,7 @@ class Intake:
         self._take_note(cursor, result)
         cursor.fill(self._unpack(result.messages, at), result.next_offset)
         if plan.auto_commit and not cursor.in_flight:
-            self.commit(cursor)  # what was left out is done
+            self.commit(cursor)  # skipped offsets count as consumed
         return result.next_offset != at
 
     def _take_note(self, cursor: Cursor, result: GetResult) -> None:
@@ -217,7 +221,7 @@ class Intake:
             )
 
     def _note_missed(self, missed: Missed) -> None:
-        """Tell of messages that are gone; a gap that is met piece by piece is one."""
+        """Log messages that were deleted; adjacent gaps are one."""
         log.warning(
             "messages deleted before they were consumed group=%s topic=%s queue=%d count=%d"
             " from=%d to=%d",
@@ -231,7 +235,7 @@ class Intake:
             self.missed.append(missed)
 
     def _unpack(self, messages: Sequence[StoredMessage], at: int) -> Sequence[StoredMessage]:
-        """Put the messages of an inner batch in its place, those before the position left out."""
+        """Replace inner batches by their messages from the position on."""
         if not any(message.sys_flag & flags.INNER_BATCH for message in messages):
             return messages
         found: list[StoredMessage] = []
@@ -253,6 +257,6 @@ def _corrupt(message: StoredMessage, error: ValueError) -> CorruptUnit:
     return CorruptUnit(
         path="",
         position=message.physical_offset,
-        reason=f"an inner batch that cannot be taken apart: {error}",
+        reason=f"an inner batch that cannot be unpacked: {error}",
         queue_offset=message.queue_offset,
     )

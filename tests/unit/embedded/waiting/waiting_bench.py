@@ -9,7 +9,7 @@ from time import monotonic
 from rocketlake import Message
 from rocketlake.clock import SystemClock
 from rocketlake.embedded.aio import AsyncStore
-from rocketlake.embedded.open_store import Opening, open_with_parts
+from rocketlake.embedded.open_store import OpenSettings, open_with_parts
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.offline.follow import Follower
@@ -84,7 +84,7 @@ class Bench:
     def __init__(self, path, mode, disk):
         self.path = path
         choice = StoreOptions.choose(None, **{**SMALL, **MODES[mode]})
-        opening = Opening(DISKS[disk](), SystemClock())
+        opening = OpenSettings(DISKS[disk](), SystemClock())
         self.store, self.engine, parts = open_with_parts(path, choice, opening)
         self.groups = parts.groups
         self.dispatcher = parts.core.dispatcher
@@ -141,8 +141,8 @@ class _Reader:
 
     def rest(self):
         """Wait until the reader waits."""
-        division = self.bench.groups.find(f"g-{self.topic}", self.topic)
-        until(lambda: division.is_awaited)
+        assignment = self.bench.groups.find(f"g-{self.topic}", self.topic)
+        until(lambda: assignment.is_awaited)
 
     def get(self, number):
         try:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source
-from rocketlake.embedded.external_dispatch import settle_elsewhere
+from rocketlake.embedded.external_dispatch import recover_with_external_dispatch
 from rocketlake.errors import StoreLockedError
 from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps, PosixFileOps
@@ -207,7 +207,7 @@ class DispatchJob:
         is_told_nothing = self._conf is None and not self._options
         settling = Settling(self._runner, self._on_progress, part_bytes=self._part_bytes)
         try:
-            report = settle_elsewhere(
+            report = recover_with_external_dispatch(
                 self._root,
                 self._conf,
                 settling,

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from rocketlake.clock import SystemClock
-from rocketlake.embedded.external_dispatch import Targets
+from rocketlake.embedded.external_dispatch import DispatchTargets
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import OffsetFile, StoreDir
@@ -27,7 +27,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Settling:
-    """Implements embedded.outside.Elsewhere. Owned by the thread that recovers."""
+    """The ExternalDispatcher of a recovery. Owned by the thread that recovers."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Settling:
         self._runner = runner
         self._part_bytes = part_bytes
         self._on_progress = on_progress
-        self._targets: Targets | None = None
+        self._targets: DispatchTargets | None = None
         self._writer: PartWriter | None = None
         self._results: Results | None = None
         self._parts: Iterator[PartResult] = iter(())
@@ -48,7 +48,7 @@ class Settling:
         self.tally = Tally()
         self.log_files: list[OffsetFile] = []
 
-    def attach(self, targets: Targets) -> None:
+    def attach(self, targets: DispatchTargets) -> None:
         """Take note of what to write to."""
         self._targets = targets
         self._writer = PartWriter(targets.queues, targets.index)
