@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from rocketlake.cli.job_selection_options import pairs, sized
+from rocketlake.cli.parameters import (
+    SIZE,
+    compression_option,
+    json_option,
+    pairs,
+    target_size_option,
+)
 from rocketlake.cli.screen import Bars, console, print_report, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 from rocketlake.cli.store_arguments import note
@@ -28,27 +34,14 @@ if TYPE_CHECKING:  # importing it takes long
     help="Only this topic, or this pattern (T*); may be given again. Without it every topic but"
     " the broker's own.",
 )
-@click.option(
-    "--target-size",
-    metavar="SIZE",
-    default="128m",
-    show_default=True,
-    callback=sized,
-    help="How large a file becomes, about.",
-)
+@target_size_option
 @click.option(
     "--min-bytes",
-    metavar="SIZE",
+    type=SIZE,
     default="0",
-    callback=sized,
     help="A file below this size is written anew with what comes behind it; half the target.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
-    default="zstd",
-    show_default=True,
-)
+@compression_option
 @click.option(
     "--format",
     "format_",
@@ -80,7 +73,7 @@ if TYPE_CHECKING:  # importing it takes long
     help="With --follow: look every so many seconds.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be archived.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 @takes_spark
 def archive(
     *,

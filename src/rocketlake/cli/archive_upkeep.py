@@ -3,30 +3,23 @@
 Why not `archive drop`: `archive STORE DIR` takes any two names, and a store may be called `drop`.
 """
 
-import re
 from typing import Any
 
 import click
 import msgspec
 
-from rocketlake.cli.job_selection_options import sized
+from rocketlake.cli.parameters import (
+    DURATION_MS,
+    SIZE,
+    compression_option,
+    json_option,
+    target_size_option,
+)
 from rocketlake.cli.screen import Bars, console, table
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 from rocketlake.cli.store_arguments import note
 
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
-
-_TIME = re.compile(r"([0-9]{1,9})\s*(s|m|h|d)?")
-_TIME_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def timed(_: click.Context, parameter: click.Parameter, text: str) -> int:
-    """Read a time such as 90m; seconds without a unit."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise click.BadParameter(f"{text!r}: wanted a time, like 1h, 90m or 0", param=parameter)
-    return int(found[1]) * _TIME_MS[found[2] or "s"]
-
 
 _topics = click.option(
     "--topic",
@@ -37,13 +30,11 @@ _topics = click.option(
 _grace = click.option(
     "--grace",
     "grace_ms",
-    metavar="TIME",
+    type=DURATION_MS,
     default="1h",
     show_default=True,
-    callback=timed,
-    help="Keep the files so long for queries that run; the first run after that deletes them.",
+    help="Keep the files this long for running queries; the first run after that deletes them.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 
 
 @click.command(name="archive-drop")
@@ -54,7 +45,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object, f
 @_topics
 @_grace
 @click.option("--dry-run", is_flag=True, help="Show what would be dropped.")
-@_json
+@json_option
 def archive_drop(
     *,
     directory: str,
@@ -91,30 +82,17 @@ def archive_drop(
 @click.command(name="archive-compact")
 @click.argument("directory", metavar="DIR")
 @_topics
-@click.option(
-    "--target-size",
-    metavar="SIZE",
-    default="128m",
-    show_default=True,
-    callback=sized,
-    help="How large a file becomes, about.",
-)
+@target_size_option
 @click.option(
     "--min-bytes",
-    metavar="SIZE",
+    type=SIZE,
     default="0",
-    callback=sized,
     help="Files below this size are merged; half the target.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
-    default="zstd",
-    show_default=True,
-)
+@compression_option
 @_grace
 @click.option("--dry-run", is_flag=True, help="Show what would be merged.")
-@_json
+@json_option
 @takes_spark
 def archive_compact(
     *,

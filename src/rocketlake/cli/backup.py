@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from rocketlake.cli.screen import Bars, size_text
+from rocketlake.cli.screen import Bars
 from rocketlake.cli.store_arguments import Reporter, StoreArguments, note, takes_store
 from rocketlake.errors import FileSizeError
 from rocketlake.format import names
+from rocketlake.model.size_text import size_text
 from rocketlake.upkeep.backup.copier import Backup, BackupReport, Listener
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocketlake.cli.job_selection_options import pairs, takes_job_selection
+from rocketlake.cli.job_selection_options import takes_job_selection
+from rocketlake.cli.parameters import json_option, pairs
 from rocketlake.cli.screen import Bars, print_report
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:  # importing it takes long
 )
 @click.option("--id", "id_", metavar="NAME", help="Killed, it goes on under the same name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be kept.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 @takes_spark
 def compact(
     *,

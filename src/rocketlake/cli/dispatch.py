@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from rocketlake.cli import screen
+from rocketlake.cli.parameters import json_option
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
 
@@ -20,7 +21,7 @@ from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
     help="With --follow: look every so many seconds.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 def dispatch(
     *,
     store: StoreArguments,

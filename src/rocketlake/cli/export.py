@@ -12,7 +12,7 @@ import click
 
 from rocketlake.cli.dump import find
 from rocketlake.cli.message_search import Selection
-from rocketlake.cli.screen import Bars, size_text
+from rocketlake.cli.screen import Bars
 from rocketlake.cli.selection_options import takes_selection
 from rocketlake.cli.store_arguments import (
     StoreArguments,
@@ -22,6 +22,7 @@ from rocketlake.cli.store_arguments import (
     takes_store,
 )
 from rocketlake.files.ops import PosixFileOps
+from rocketlake.model.size_text import size_text
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.export.new_file import NewFile
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker

@@ -12,7 +12,7 @@ from rocketlake.cli.json_printer import JsonPrinter
 from rocketlake.cli.lines import BodyForm
 from rocketlake.cli.message_search import Found, Selection, Selector
 from rocketlake.cli.rows import AlignedRows, styled
-from rocketlake.cli.screen import Bars, printable, time_text
+from rocketlake.cli.screen import Bars, printable
 from rocketlake.cli.selection_options import takes_selection
 from rocketlake.cli.store_arguments import (
     Reporter,
@@ -22,6 +22,7 @@ from rocketlake.cli.store_arguments import (
     takes_store,
 )
 from rocketlake.format.record import RecordColumns
+from rocketlake.model.time_text import time_text
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.search.matcher import Field, Hit, Matcher, Wish
 

@@ -6,13 +6,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketlake.cli import screen
+from rocketlake.cli.parameters import json_option
 from rocketlake.cli.store_arguments import StoreArguments, note, opened, takes_store
 from rocketlake.cli.survey import Survey, survey
+from rocketlake.model.size_text import size_text
+from rocketlake.model.time_text import time_text
 
 
 @click.command()
 @takes_store
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 @click.option("--queues", "with_queues", is_flag=True, help="List every queue, not only topics.")
 def info(*, store: StoreArguments, as_json: bool, with_queues: bool) -> int:
     """Show what STORE holds: files, offsets, topics, times, groups and their lag.
@@ -38,10 +41,10 @@ def print_survey(found: Survey, *, with_queues: bool) -> None:
     out.print(f"[bold]{_safe(found.path)}[/bold]  {state}, as {found.generation} writes it")
     if found.variants:
         out.print(f"also holds: {', '.join(found.variants)}")
-    times = [screen.time_text(t) for t in (log.first_store_timestamp, log.last_store_timestamp)]
+    times = [time_text(t) for t in (log.first_store_timestamp, log.last_store_timestamp)]
     out.print(
         f"commit log {log.min_offset} to {log.max_offset} in {log.files} files of "
-        f"{screen.size_text(log.file_size)}; stored {times[0]} to {times[1]}"
+        f"{size_text(log.file_size)}; stored {times[0]} to {times[1]}"
     )
     out.print()
     _print_families(out, found)
@@ -63,7 +66,7 @@ def _print_families(out: Console, found: Survey) -> None:
         table.add_row(
             family.name,
             str(family.files),
-            screen.size_text(family.bytes),
+            size_text(family.bytes),
             family.first or "-",
             family.last or "-",
         )
@@ -80,8 +83,8 @@ def _print_topics(out: Console, found: Survey) -> None:
             _safe(topic.topic),
             str(topic.queues),
             str(topic.messages),
-            screen.time_text(topic.first_store_timestamp),
-            screen.time_text(topic.last_store_timestamp),
+            time_text(topic.first_store_timestamp),
+            time_text(topic.last_store_timestamp),
         )
     out.print(table)
     _print_rest(out, "configured, nothing stored", [t.topic for t in found.topics if not t.queues])

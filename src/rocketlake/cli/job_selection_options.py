@@ -1,41 +1,18 @@
 """What replay and compact share: which messages, from where; and values of options."""
 
 import functools
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rocketlake.cli.message_search import parse_time
+from rocketlake.cli.parameters import from_time_option, pairs, to_time_option
 from rocketlake.cli.spark_options import needs_spark
 
 if TYPE_CHECKING:  # importing it takes long
     from rocketlake.spark.jobs import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_SIZE = re.compile(r"([0-9]{1,15})\s*([kmgt]?)i?b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-def sized(_: click.Context, parameter: click.Parameter, text: str) -> int:
-    """Read a number of bytes such as 64m."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise click.BadParameter(f"{text!r}: wanted bytes, like 67108864 or 64m", param=parameter)
-    return int(found[1]) * _UNITS[found[2].lower()]
-
-
-def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """Read KEY=VALUE."""
-    found = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise click.BadParameter(f"{option} {text!r}: wanted KEY=VALUE")
-        found[key] = value
-    return found
 
 
 def takes_job_selection(command: F) -> F:
@@ -47,8 +24,8 @@ def takes_job_selection(command: F) -> F:
     @click.option("--topic-pattern", metavar="REGEX", help="Topics by a regular expression.")
     @click.option("--dead-letters", metavar="GROUP", help="What this group has given up.")
     @click.option("--queue", "numbers", type=int, multiple=True, help="Only this queue.")
-    @click.option("--from-time", metavar="TIME", help="Stored at this time or later.")
-    @click.option("--to-time", metavar="TIME", help="Stored before this time.")
+    @from_time_option
+    @to_time_option
     @click.option("--key", help="With this key or unique key.")
     @click.option("--tag", help="With this tag; several as 'A || B'.")
     @click.option("--sql", help="Whose properties fulfil this SQL92 expression.")
@@ -67,8 +44,8 @@ def takes_job_selection(command: F) -> F:
         topic_pattern: str | None,
         dead_letters: str | None,
         numbers: tuple[int, ...],
-        from_time: str | None,
-        to_time: str | None,
+        from_time: int | None,
+        to_time: int | None,
         key: str | None,
         tag: str | None,
         sql: str | None,
@@ -87,8 +64,8 @@ def takes_job_selection(command: F) -> F:
                 topic_pattern=topic_pattern,
                 dead_letters=dead_letters,
                 queue_ids=",".join(map(str, numbers)) or None,
-                starting_timestamp=str(parse_time(from_time)) if from_time else None,
-                ending_timestamp=str(parse_time(to_time)) if to_time else None,
+                starting_timestamp=str(from_time) if from_time is not None else None,
+                ending_timestamp=str(to_time) if to_time is not None else None,
                 key=key,
                 tags=tag,
                 sql=sql,

@@ -1,8 +1,6 @@
 """Which messages a command wants, and how they are found: by queue, by key, or along the log."""
 
-import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -26,7 +24,6 @@ from rocketlake.store.offline import Batch, KeyQuery, OfflineStore
 _EVER = 1 << 62
 _ALL = 1 << 40
 _UNITS = 4096
-_MILLISECONDS = re.compile(r"-?[0-9]{1,100}", re.ASCII)
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -79,22 +76,6 @@ class Found(Struct, frozen=True):
             [self.batch_sizes[row] for row in rows],
             [self.queued[row] for row in rows] if self.queued is not None else None,
         )
-
-
-def parse_time(text: str) -> int:
-    """Read milliseconds since 1970, or a date and time (local unless it names a zone).
-
-    Raises:
-        click.BadParameter: it is neither.
-    """
-    if _MILLISECONDS.fullmatch(text):
-        return max(min(int(text), _EVER), -_EVER)
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(
-            f"{text!r} is no time; wanted milliseconds or like 2026-01-31T23:59:59"
-        ) from None
 
 
 class Selector:

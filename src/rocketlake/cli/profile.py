@@ -8,9 +8,11 @@ from rich.markup import escape
 
 from rocketlake.cli import screen
 from rocketlake.cli.export import opened_out
-from rocketlake.cli.selection_options import TimeType
+from rocketlake.cli.parameters import from_time_option, to_time_option
 from rocketlake.cli.spark_options import SparkArguments, load, takes_spark
 from rocketlake.cli.store_arguments import commitlog_option, note, options_option
+from rocketlake.model.size_text import size_text
+from rocketlake.model.time_text import time_text
 
 if TYPE_CHECKING:  # importing it takes long
     from rocketlake.spark.jobs.profile.report import Profile
@@ -25,8 +27,8 @@ _TOPICS_SHOWN = 10
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object.")
 @click.option("-f", "--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
-@click.option("--from-time", type=TimeType(), help="Stored at this time or later.")
-@click.option("--to-time", type=TimeType(), help="Stored before this time.")
+@from_time_option
+@to_time_option
 @click.option(
     "--top",
     type=click.IntRange(1, 1000),
@@ -124,9 +126,9 @@ def show(found: "Profile") -> None:
         table.add_row(
             _safe(row.topic),
             f"{row.messages:,}",
-            screen.size_text(row.bytes),
+            size_text(row.bytes),
             latency,
-            screen.time_text(row.last_ms),
+            time_text(row.last_ms),
         )
     out.print(table)
     if len(found.topics) > _TOPICS_SHOWN:

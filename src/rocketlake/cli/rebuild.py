@@ -7,6 +7,7 @@ import msgspec
 
 from rocketlake.cli import screen
 from rocketlake.cli.backup import tell
+from rocketlake.cli.parameters import json_option
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 from rocketlake.cli.store_arguments import Reporter, StoreArguments, note, takes_store
 from rocketlake.upkeep.backup.copier import Listener
@@ -30,7 +31,7 @@ from rocketlake.upkeep.file_queue_copy import copy_with_file_queues, plan_copy
     help="Make a copy with queues and tables in files, of a STORE that has them in RocksDB.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 def rebuild(
     *,
     store: StoreArguments,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rocketlake.cli.job_selection_options import takes_job_selection
+from rocketlake.cli.parameters import json_option
 from rocketlake.cli.screen import Bars, print_report
 from rocketlake.cli.spark_options import SparkArguments, needs_spark, takes_spark
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # importing it takes long
 @click.option("--rate", type=float, metavar="N", help="At most so many messages a second.")
 @click.option("--id", "id_", metavar="NAME", help="Killed, it goes on under the same name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and where.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 @takes_spark
 def replay(
     *,

@@ -7,9 +7,10 @@ from rich.cells import cell_len
 
 from rocketlake.cli.lines import BodyForm, body_text
 from rocketlake.cli.message_search import Found
-from rocketlake.cli.screen import printable, time_text
+from rocketlake.cli.screen import printable
 from rocketlake.cli.store_arguments import stdout_is_terminal
 from rocketlake.format.record import StoredMessage
+from rocketlake.model.time_text import time_text
 
 _BODY_MAX = 60
 _WIDTH_MAX = 48

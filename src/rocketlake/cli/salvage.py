@@ -10,11 +10,13 @@ import msgspec
 from rich.markup import escape
 
 from rocketlake.cli.export import opened_out, shape_for
-from rocketlake.cli.screen import Bars, console, printable, progress, size_text, table, time_text
+from rocketlake.cli.screen import Bars, console, printable, progress, table
 from rocketlake.cli.store_arguments import StoreArguments, note
 from rocketlake.embedded.open_store import open_store
 from rocketlake.errors import StoreError, StoreNotFoundError
 from rocketlake.format import names
+from rocketlake.model.size_text import size_text
+from rocketlake.model.time_text import time_text
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.upkeep.export.rows import BodyColumn, RowMaker
 from rocketlake.upkeep.export.writers import Format, open_sink

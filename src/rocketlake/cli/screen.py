@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from typing import Protocol, Self
 
 import click
@@ -49,27 +48,6 @@ def print_report(report: Report, *, as_json: bool) -> None:
 def printable(text: str) -> str:
     """Make control characters visible: a body or a name must not command the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def time_text(timestamp_ms: int | None) -> str:
-    """Spell a time of a record in local time; `-` for none."""
-    if timestamp_ms is None or timestamp_ms <= 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)  # a damaged record may hold any number
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
-
-
-def size_text(size: int) -> str:
-    """Spell a number of bytes."""
-    value = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{size} B"
 
 
 class Advance(Protocol):

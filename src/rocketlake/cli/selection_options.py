@@ -6,20 +6,10 @@ from typing import Any, TypeVar
 
 import click
 
-from rocketlake.cli.message_search import Selection, parse_time
+from rocketlake.cli.message_search import Selection
+from rocketlake.cli.parameters import from_time_option, to_time_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class TimeType(click.ParamType[int]):
-    """A time on the command line."""
-
-    name = "TIME"
-
-    def convert(self, value: object, param: object, ctx: object) -> int:
-        """Read it."""
-        del param, ctx
-        return value if isinstance(value, int) else parse_time(str(value))
 
 
 def takes_selection(command: F) -> F:
@@ -29,8 +19,8 @@ def takes_selection(command: F) -> F:
     @click.option("--queue", type=int, help="Only this queue.")
     @click.option("--from-offset", type=int, default=0, help="From this queue offset on.")
     @click.option("--to-offset", type=int, default=1 << 62, help="Up to, without, this one.")
-    @click.option("--from-time", type=TimeType(), help="Stored at this time or later.")
-    @click.option("--to-time", type=TimeType(), help="Stored before this time.")
+    @from_time_option
+    @to_time_option
     @click.option("--key", help="With this key or unique key.")
     @click.option("--tag", help="With this tag; several as 'A || B'.")
     @click.option("--sql", help="Whose properties fulfil this SQL92 expression.")

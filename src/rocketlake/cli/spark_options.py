@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rocketlake.cli.parameters import pairs
 from rocketlake.errors import ConfigError, RocketLakeError
 
 if TYPE_CHECKING:  # importing it takes long
@@ -31,7 +32,7 @@ class SparkArguments:
         is_debug: bool = False,
     ) -> None:
         self.master = master
-        self.conf = dict(_pair(text) for text in conf)
+        self.conf = pairs("--conf", conf)
         if py_files:
             self.conf["spark.submit.pyFiles"] = py_files
         if archives:
@@ -153,10 +154,3 @@ def _takes_spark(command: F, master_option: Callable[[Callable[..., Any]], Any])
         return command(spark=spark, **rest)
 
     return wrapped  # type: ignore[no-any-return]  # click's decorators keep the call's shape
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise click.BadParameter(f"--conf {text!r}: wanted KEY=VALUE")
-    return key, value

@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketlake.cli import screen
+from rocketlake.cli.parameters import json_option
 from rocketlake.cli.spark_options import SparkArguments, may_take_spark, needs_spark
 from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
+from rocketlake.model.size_text import size_text
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.upkeep.verify.findings import Fault, Pending
 from rocketlake.upkeep.verify.verifier import (
@@ -26,7 +28,7 @@ _SHOWN = 20
 
 @click.command()
 @takes_store
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@json_option
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -136,7 +138,7 @@ def print_summary(out: Console, summary: VerifySummary) -> None:
         text = f"{summary.earlier_lives} records are of topics that were made again since"
         out.print(f"[dim]{text}[/dim]")
     looked = (
-        f"{summary.records} records ({screen.size_text(summary.bytes)}) in {summary.files} files, "
+        f"{summary.records} records ({size_text(summary.bytes)}) in {summary.files} files, "
         f"{summary.units} units in {summary.queues} queues, {summary.keys} keys"
     )
     verdict = "[green]sound[/green]" if summary.is_sound else "[red]not sound[/red]"

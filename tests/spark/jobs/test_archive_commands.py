@@ -53,7 +53,7 @@ def test_what_is_wrong_is_told_before_spark_starts(store: GrowingStore, tmp_path
         (("archive", store.path, store.path), "it is no archive"),
         (("replay", store.path, target), "no topic is named"),
         (("replay", store.path, target, "--dead-letters", "g"), "there is no topic '%DLQ%g'"),
-        (("replay", store.path, target, "--topic", "orders", "--from-time", "x"), "is no time"),
+        (("replay", store.path, target, "--topic", "orders", "--from-time", "x"), "is not a time"),
         (("compact", store.path, target, "--topic", "orders", "--by", "key"), "wanted keys"),
     ):
         ran = run(*arguments)

@@ -228,7 +228,7 @@ def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
     for arguments, text in (
         (("archive-drop", target), "--before"),
         (("archive-drop", target, "--before", "x"), "is no date"),
-        (("archive-drop", target, "--before", "2026-01-01", "--grace", "x"), "wanted a time"),
+        (("archive-drop", target, "--before", "2026-01-01", "--grace", "x"), "is not a duration"),
         (("archive-drop", store.path, "--before", "2026-01-01"), "has no _manifest.json"),
         (("archive-compact", target, "--topic", "order"), "there are orders"),
     ):

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlake.spark.jobs.profile import bins
 from rocketlake.spark.jobs.profile import number_text as figures
-from rocketlake.spark.jobs.profile import time_text as moments
+from rocketlake.spark.jobs.profile import time_axis as axis
 
 NUMBERS = [*range(-2, 200), *(2**k + d for k in range(5, 42) for d in (-1, 0, 1))]
 
@@ -52,20 +52,18 @@ def test_doublings_join_bins_and_keep_empty_ones_between():
 
 @pytest.mark.parametrize("span_ms", [0, 1, 999, 60_000, 86_400_000, 10**12, 10**14])
 def test_steps_are_neither_many_nor_shorter_than_they_may(span_ms):
-    step = moments.step_for(span_ms)
+    step = axis.step_for(span_ms)
     assert step >= 100
-    assert span_ms / step <= moments.STEPS_MAX
+    assert span_ms / step <= axis.STEPS_MAX
 
 
 def test_spelling_of_numbers_and_times():
-    sizes = [figures.size_text(n) for n in (0, 1023, 1024, 1_047_552, 5 << 40)]
-    assert sizes == ["0 B", "1023 B", "1 KiB", "1,023 KiB", "5 TiB"]
     assert [figures.short_count(n) for n in (0, 0.25, 7, 9999, 12_345, 2.5e9)] == [
         *("0", "0.25", "7", "9,999", "12.3 k", "2.5 G"),
     ]
-    assert [moments.span_text(n) for n in (0, 0.5, 12, 1500, 90_000, 86_400_000)] == [
+    assert [axis.span_text(n) for n in (0, 0.5, 12, 1500, 90_000, 86_400_000)] == [
         *("0 ms", "0.5 ms", "12 ms", "1.5 s", "1.5 min", "1 d"),
     ]
-    assert moments.time_text(1 << 62) == f"{1 << 62} ms"
+    assert axis.utc_text(1 << 62) == f"{1 << 62} ms"
     assert figures.share_text(1, 10_000) == "< 0.1 %"
     assert figures.share_text(1, 0) == "-"

@@ -153,7 +153,7 @@ def test_columns_that_no_message_has_are_refused(columns: str, words: str) -> No
             "no option 'startingOffsets' of a write; there are path",
         ),
         ({"path": "a", "topic": "a b"}, "option topic = 'a b' has characters"),
-        ({"path": "a", "lockTimeout": "soon"}, "lockTimeout = 'soon': wanted seconds"),
+        ({"path": "a", "lockTimeout": "soon"}, "lockTimeout: 'soon' is not a duration"),
         ({"path": "a", "writeId": " "}, "writeId is empty"),
     ],
 )

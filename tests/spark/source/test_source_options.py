@@ -88,7 +88,12 @@ def test_where_to_begin(given: dict[str, str], wanted: object) -> None:
         ({"topic": "t", "startingOffsets": '{"t": [1]}'}, "earliest, latest or JSON like"),
         ({"topic": "t", "startingOffsets": '{"t": {"0": -3}}'}, "-3 of queue t/0 is below -2"),
         ({"topic": "t", "startingOffsets": '{"t": {"a": 3}}'}, "JSON like"),
-        ({"topic": "t", "startingTimestamp": "yesterday"}, "like 2026-01-31T23:59:59Z"),
+        ({"topic": "t", "startingTimestamp": "yesterday"}, "or 2026-01-31T23:59:59Z"),
+        ({"topic": "t", "startingTimestamp": "-5"}, "the least is 0, in 1970"),
+        (
+            {"topic": "t", "startingTimestamp": "2026-01-31", "timeZone": "Mars"},
+            "is not a time zone",
+        ),
         (
             {"topic": "t", "startingTimestamp": "1", "startingOffsets": "latest"},
             "one of the options startingOffsets and startingTimestamp",
@@ -133,6 +138,20 @@ def test_what_is_wrong_is_named(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(**options)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "wanted"),
+    [
+        ("UTC", "1970-01-02", 86_400_000),
+        ("Asia/Tokyo", "1970-01-02", 54_000_000),
+        ("-01:00", "1970-01-02", 90_000_000),
+        ("Asia/Tokyo", "1970-01-02T00:00Z", 86_400_000),
+    ],
+)
+def test_time_zone_applies_to_times_that_name_none(zone: str, text: str, wanted: int) -> None:
+    found = parse(topic="t", startingTimestamp=text, timeZone=zone).starting
+    assert found == ReadBound(wanted, is_time=True)
 
 
 def test_sizes_have_units() -> None:

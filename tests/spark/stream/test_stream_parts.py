@@ -185,7 +185,7 @@ def test_options_of_a_stream():
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger = '0': wanted a number"),
         ({"maxOffsetsPerTrigger": "1.5"}, "wanted a number of messages"),
         ({"maxBytesPerTrigger": "-1"}, "wanted bytes, like"),
-        ({"maxTriggerDelay": "soon"}, "wanted a time, like 15m"),
+        ({"maxTriggerDelay": "soon"}, "is not a duration; wanted"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "= 5 is above"),
         ({"endingOffsets": '{"T": {"0": 1}}'}, "a stream has no end"),
         ({"endingTimestamp": "7"}, "a stream has no end"),

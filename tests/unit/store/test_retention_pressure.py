@@ -40,8 +40,8 @@ def test_critical_disk_refuses_every_put_and_ends_by_itself(make):
         assert receipt.reason.startswith(
             "the store is not writable: DISK_FULL|LOGIC_DISK_FULL:"
             f" the disk of {path} is 91 % full:"
-            " 91.0 GiB used, 9.0 GiB free; puts are refused above 90 % until it is 85 %."
-            " The oldest of 2 log files, 4.0 KiB, goes at "
+            " 91 GiB used, 9 GiB free; puts are refused above 90 % until it is 85 %."
+            " The oldest of 2 log files, 4 KiB, goes at "
         ), receipt.reason
     assert bench.read().status is GetStatus.FOUND
     bench.disk.usage = usage(86)
@@ -58,7 +58,7 @@ def test_refused_store_frees_space_and_goes_on(make):
     bench.fill(4)
     bench.disk.usage = usage(91)
     bench.store.retention.look()
-    assert "Log files are being deleted, up to 4, 16.0 KiB; the next look is within 10 s" in (
+    assert "Log files are being deleted, up to 4, 16 KiB; the next look is within 10 s" in (
         bench.put().reason
     )
     assert bench.store.retention.pause_s() == 1.0

@@ -74,6 +74,8 @@ class Selection(Struct, frozen=True, kw_only=True):
         if "startingTimestamp" in given:
             # A queue without a message that young has nothing to give.
             given["startingOffsetsByTimestampStrategy"] = "latest"
+        if given.keys() & {"startingTimestamp", "endingTimestamp"}:
+            given.update(_session_zone())
         places = {"path": self.path, "archive": self.archive}
         return {
             **{k: v for k, v in places.items() if v is not None},
@@ -115,6 +117,13 @@ class Selection(Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """Say where the messages come from."""
         return " and ".join(place for place in (self.path, self.archive) if place is not None)
+
+
+def _session_zone() -> dict[str, str]:
+    """Return the session's time zone as an option: Spark does not pass it to the source."""
+    session = SparkSession.getActiveSession()
+    zone = None if session is None else session.conf.get("spark.sql.session.timeZone")
+    return {} if zone is None else {"timeZone": zone}
 
 
 def places_of(source: str | Path, archive: str | Path | None = None) -> dict[str, str]:

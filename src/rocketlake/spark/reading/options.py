@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import tzinfo
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -11,6 +11,8 @@ from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import ConfigError
+from rocketlake.model.size_text import parse_size
+from rocketlake.model.time_text import parse_time, parse_zone
 from rocketlake.spark.name_hints import unknown_column, unknown_option
 from rocketlake.spark.reading.store_paths import is_dir, named_path, with_own_names
 from rocketlake.spark.reading.tables import schemas
@@ -52,6 +54,7 @@ _OWN_KEYS: Final = (
     "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "timeZone",
     "tags",
     "sql",
     "key",
@@ -82,10 +85,7 @@ _OF_TOPIC: Final = (
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
 )
 _KNOWN: Final = {name.lower(): name for name in (*_OWN_KEYS, *STREAM_KEYS)}
-_SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.IGNORECASE)
 _SMALLEST_PART: Final = 1024
-_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MILLISECONDS: Final = re.compile(r"[0-9]{1,18}")
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -362,7 +362,11 @@ class _Parser:
             return ReadBound(default)
         text = self._given[given[0]].strip()
         if given[0] == f"{which}Timestamp":
-            return ReadBound(parse_time(text, given[0]), is_time=True)
+            zone = self._zone()
+            time_ms = parsed(given[0], text, lambda text: parse_time(text, zone))
+            if time_ms < 0:
+                raise ConfigError(f"option {given[0]} = {text!r}: the least is 0, in 1970")
+            return ReadBound(time_ms, is_time=True)
         words = {"earliest": EARLIEST, "latest": LATEST}
         if which == "starting":
             words["group"] = GROUP
@@ -383,11 +387,21 @@ class _Parser:
                     )
         return ReadBound(default, is_time=is_time, by_queue=by_queue)
 
+    def _zone(self) -> tzinfo | None:
+        """Return the zone of times that name none; None: local time.
+
+        Why: Spark tells a Python source nothing of its session. Local time is what the session has
+        unless `spark.sql.session.timeZone` is set.
+        """
+        text = self._given.get("timeZone")
+        return None if text is None else parsed("timeZone", text.strip(), parse_zone)
+
     def _tags(self) -> str | None:
         from rocketlake.filters.tags import TagFilter  # noqa: PLC0415 - few need it
 
         text = self._given.get("tags")
-        _tried("tags", lambda: TagFilter.parse(text))
+        if text is not None:
+            parsed("tags", text, TagFilter.parse)
         return text
 
     def _sql(self) -> str | None:
@@ -395,7 +409,7 @@ class _Parser:
         if text is not None:
             from rocketlake.filters.sql92 import SqlFilter  # noqa: PLC0415 - its parser is slow
 
-            _tried("sql", lambda: SqlFilter(text))
+            parsed("sql", text, SqlFilter)
         return text
 
     # --- kinds of values -----------------------------------------------------------------------
@@ -430,13 +444,9 @@ class _Parser:
         text = self._given.get(name)
         if text is None:
             return default
-        found = _SIZE.fullmatch(text.strip())
-        size = int(found[1]) * _UNITS[found[2].lower()] if found else 0
+        size = parsed(name, text, parse_size)
         if size < _SMALLEST_PART:
-            raise ConfigError(
-                f"option {name} = {text!r}: wanted bytes, like 67108864 or 64m, from"
-                f" {_SMALLEST_PART} on"
-            )
+            raise ConfigError(f"option {name} = {text!r}: the least is {_SMALLEST_PART}")
         return size
 
     def _json(self, name: str, kind: type[T], wanted: str = "wanted JSON") -> T:
@@ -448,27 +458,14 @@ class _Parser:
             ) from None
 
 
-def parse_time(text: str, option: str) -> int:
-    """Read milliseconds since 1970, or a date and time (UTC unless it names a zone).
+def parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
+    """Return what a parser makes of an option's text.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the parser refuses it.
     """
-    if _MILLISECONDS.fullmatch(text):
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise ConfigError(
-            f"option {option} = {text!r}: wanted milliseconds or like 2026-01-31T23:59:59Z"
-        ) from None
-
-
-def _tried(name: str, parse: Callable[[], object]) -> None:
-    try:
-        parse()
+        return parse(text)
     except ValueError as error:
         raise ConfigError(f"option {name}: {error}") from error
 

@@ -1,6 +1,5 @@
 """The options of the sink: text from Spark in, one checked value out."""
 
-import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec import Struct
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import ConfigError
 from rocketlake.files.local_path import absolute_path
+from rocketlake.model.time_text import parse_duration_ms
 from rocketlake.spark.name_hints import unknown_option
 
 _KNOWN: Final = {
@@ -21,8 +21,6 @@ _KNOWN: Final = {
 }
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """What Spark itself may pass on."""
-_DURATION: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|min|h)?", re.IGNORECASE)
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 LOCK_TIMEOUT_S: Final = 30.0
 
 ROOM: Final = Path("rocketlake") / "sink"
@@ -117,7 +115,7 @@ def _write_id(text: str | None) -> str | None:
 def _seconds(text: str | None) -> float:
     if text is None:
         return LOCK_TIMEOUT_S
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(f"option lockTimeout = {text!r}: wanted seconds, or as 500ms, 30s, 5m")
-    return int(found[1]) * _UNIT_MS[(found[2] or "s").lower()] / 1000
+    try:
+        return parse_duration_ms(text, "s") / 1000
+    except ValueError as error:
+        raise ConfigError(f"option lockTimeout: {error}") from error

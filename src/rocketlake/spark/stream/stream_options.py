@@ -8,15 +8,19 @@ from msgspec import Struct
 
 from rocketlake.errors import ConfigError
 from rocketlake.files.local_path import absolute_path
-from rocketlake.spark.reading.options import GROUP, LATEST, ReadBound, SourceOptions, Table
+from rocketlake.model.size_text import parse_size
+from rocketlake.model.time_text import parse_duration_ms
+from rocketlake.spark.reading.options import (
+    GROUP,
+    LATEST,
+    ReadBound,
+    SourceOptions,
+    Table,
+    parsed,
+)
 
 MAX_DELAY_MS: Final = 15 * 60_000
 """How long a batch waits for `minOffsetsPerTrigger` rows at most; as Spark's Kafka source."""
-
-_TIME: Final = re.compile(r"([0-9]{1,12})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
-_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.IGNORECASE)
-_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
@@ -102,10 +106,9 @@ def _size(given: dict[str, str], name: str) -> int | None:
     text = given.get(name)
     if text is None:
         return None
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) * _SIZE_UNITS[found[2].lower()] if found else 0
+    size = parsed(name, text, parse_size)
     if size < 1:
-        raise ConfigError(f"option {name} = {text!r}: wanted bytes, like 67108864 or 64m")
+        raise ConfigError(f"option {name} = {text!r}: the least is 1")
     return size
 
 
@@ -113,11 +116,7 @@ def _time(given: dict[str, str], name: str) -> int:
     text = given.get(name)
     if text is None:
         return MAX_DELAY_MS
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(f"option {name} = {text!r}: wanted a time, like 15m, 30s or 500ms")
-    unit = (found[2] or "ms").lower()
-    return int(found[1]) // 1000 if unit == "us" else int(found[1]) * _TIME_MS[unit]
+    return parsed(name, text, lambda given: parse_duration_ms(given, "ms"))
 
 
 def _directory(text: str) -> Path:

@@ -1,11 +1,12 @@
 """The words of a refusal: which disk, how full, and what will free it."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
 from rocketlake.files.ops import DiskUsage
+from rocketlake.model.size_text import size_text
+from rocketlake.model.time_text import time_text
 from rocketlake.store.retention.rules import NEVER, Limits
 
 
@@ -70,20 +71,5 @@ def _way_out(limits: Limits, outlook: Outlook) -> str:
     way = "" if limits.cleans_forcibly else "; cleanFileForciblyEnable would let it go now"
     return (
         f"The oldest of {count} log files, {size_text(outlook.file_size)}, goes at"
-        f" {time_text(outlook.next_ms)}{way}"
+        f" {time_text(outlook.next_ms, 60_000)}{way}"
     )
-
-
-def size_text(size: int) -> str:
-    """Spell a number of bytes, for people; the exact one if that is short."""
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{size} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
-def time_text(at_ms: int) -> str:
-    """Spell a time, here."""
-    return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone():%Y-%m-%d %H:%M}"

@@ -27,7 +27,7 @@ from rocketlake.spark.jobs.profile.tables import (
     TopicRow,
     TopicTimeRow,
 )
-from rocketlake.spark.jobs.profile.time_text import span_text, time_text
+from rocketlake.spark.jobs.profile.time_axis import span_text, utc_text
 
 DEAD_LETTERS: Final = DEAD_LETTER_PREFIX
 RETRIES: Final = RETRY_PREFIX
@@ -127,7 +127,7 @@ def _dead_letters(seen: Evidence) -> Iterator[Finding]:
         yield _warn(
             "dead letters",
             f"group {group} gave up on {plural(row.messages, 'message')} (dead letters), the last"
-            f" at {time_text(row.last_ms, 1000)}",
+            f" at {utc_text(row.last_ms, 1000)}",
         )
 
 
@@ -145,7 +145,7 @@ def _latency(seen: Evidence, slow_topic: SlowTopic) -> Iterator[Finding]:
     yield _warn(
         "latency",
         f"producer-to-store latency jumped to {span_text(height)} (p99) at"
-        f" {time_text(worst.start_ms, seen.summary.step_ms)}{where}; usual is {span_text(usual)}",
+        f" {utc_text(worst.start_ms, seen.summary.step_ms)}{where}; usual is {span_text(usual)}",
     )
 
 
@@ -162,7 +162,7 @@ def _silence(seen: Evidence) -> Iterator[Finding]:
         yield _warn(
             "silence",
             f"nothing was stored for {span_text(longest * step)}, from"
-            f" {time_text(seen.times[start].start_ms, step)}",
+            f" {utc_text(seen.times[start].start_ms, step)}",
         )
 
 
@@ -182,7 +182,7 @@ def _peak(seen: Evidence) -> Iterator[Finding]:
     where = f", mostly {most.topic}" if most is not None and is_one else ""
     yield _note(
         "peak",
-        f"{short_count(top.messages * 1000 / step)} messages/s at {time_text(top.start_ms, step)}"
+        f"{short_count(top.messages * 1000 / step)} messages/s at {utc_text(top.start_ms, step)}"
         f"{where}: {top.messages / usual:.0f} times the usual rate",
     )
 

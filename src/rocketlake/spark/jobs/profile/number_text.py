@@ -1,24 +1,7 @@
-"""Numbers for people: sizes, counts, shares."""
+"""Counts and shares as text."""
 
 NONE = "-"
 """What stands for a number that is not there."""
-
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def three_digits(value: float) -> str:
-    """Spell a number with three digits, and more only if it is large."""
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
-
-
-def size_text(size: float) -> str:
-    """Spell a number of bytes."""
-    value = float(size)
-    for unit in _SIZES[:-1]:
-        if value < 1024:
-            return f"{value:.0f} B" if unit == "B" else f"{three_digits(value)} {unit}"
-        value /= 1024
-    return f"{three_digits(value)} {_SIZES[-1]}"
 
 
 def count_text(count: float) -> str:

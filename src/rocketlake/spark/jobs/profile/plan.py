@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.spark.jobs.profile.number_text import plural, size_text
-from rocketlake.spark.jobs.profile.time_text import span_text, step_for, time_text
+from rocketlake.model.size_text import size_text
+from rocketlake.spark.jobs.profile.number_text import plural
+from rocketlake.spark.jobs.profile.time_axis import span_text, step_for, utc_text
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.queue_spans import check_topics, wanted_queues
 from rocketlake.spark.reading.stores import StoreSet
@@ -33,9 +34,9 @@ class ProfileSettings(Struct, frozen=True, kw_only=True):
         if self.topics:
             parts.append(f"only {', '.join(self.topics)}")
         if self.from_time is not None:
-            parts.append(f"stored at {time_text(self.from_time)} or later")
+            parts.append(f"stored at {utc_text(self.from_time)} or later")
         if self.to_time is not None:
-            parts.append(f"stored before {time_text(self.to_time)}")
+            parts.append(f"stored before {utc_text(self.to_time)}")
         return "; ".join(parts)
 
 
@@ -57,7 +58,7 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
         span = "no messages"
         if self.span_ms is not None:
             begin, end = self.span_ms
-            span = f"{time_text(begin, 1000)} to {time_text(end, 1000)} UTC"
+            span = f"{utc_text(begin, 1000)} to {utc_text(end, 1000)} UTC"
             span += f", plotted by {span_text(self.step_ms)}"
         passes = "one pass, and one more over keys" if self.settings.with_keys else "one pass"
         lines = [

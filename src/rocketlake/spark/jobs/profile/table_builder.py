@@ -22,7 +22,7 @@ from rocketlake.spark.jobs.profile.tables import (
     TopicRow,
     TopicTimeRow,
 )
-from rocketlake.spark.jobs.profile.time_text import STEPS_MAX, time_text
+from rocketlake.spark.jobs.profile.time_axis import STEPS_MAX, utc_text
 
 _SHARES: Final = (0.5, 0.9, 0.99)
 _PLOTTED: Final = 20  # topics that are counted over time
@@ -117,8 +117,8 @@ def _axis(total: Row, ask: Ask, notes: list[str]) -> _Axis | None:
         if last - first > max(_WILD * (end - begin), 2 * STEPS_MAX):
             notes.append(
                 "some messages have store times far from the others, from"
-                f" {time_text(total['first_ms'])} to {time_text(total['last_ms'])}: plots over"
-                f" time show {time_text(ask.span_ms[0])} to {time_text(ask.span_ms[1])}"
+                f" {utc_text(total['first_ms'])} to {utc_text(total['last_ms'])}: plots over"
+                f" time show {utc_text(ask.span_ms[0])} to {utc_text(ask.span_ms[1])}"
             )
             first, last = begin, end
     fold = max(-(-(last - first + 1) // (2 * STEPS_MAX)), 1)

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from rocketlake.model.size_text import size_text
 from rocketlake.spark.jobs.profile.bins import RELATIVE_ERROR
 from rocketlake.spark.jobs.profile.findings import RULES
 from rocketlake.spark.jobs.profile.number_text import (
@@ -16,13 +17,12 @@ from rocketlake.spark.jobs.profile.number_text import (
     plural,
     share_text,
     short_count,
-    size_text,
 )
 from rocketlake.spark.jobs.profile.page import sections
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
 from rocketlake.spark.jobs.profile.page.over_time import over_time
 from rocketlake.spark.jobs.profile.tables import ProfileTables, Summary
-from rocketlake.spark.jobs.profile.time_text import span_text, time_text
+from rocketlake.spark.jobs.profile.time_axis import span_text, utc_text
 from rocketlake.version import __version__
 
 _SECTIONS: Final[tuple[tuple[str, str, Callable[[ProfileTables], Html]], ...]] = (
@@ -132,10 +132,10 @@ def first_line(summary: Summary) -> str:
     span = (summary.last_ms or 0) - (summary.first_ms or 0)
     counts = f"{plural(summary.messages, 'message')} in {plural(summary.topics, 'topic')}"
     if summary.messages == 1:
-        return f"{counts}, {size_text(summary.bytes)}, stored {time_text(summary.first_ms)} UTC."
+        return f"{counts}, {size_text(summary.bytes)}, stored {utc_text(summary.first_ms)} UTC."
     return (
-        f"{counts}, {size_text(summary.bytes)}, stored {time_text(summary.first_ms, 1000)} to"
-        f" {time_text(summary.last_ms, 1000)} UTC ({span_text(span)})."
+        f"{counts}, {size_text(summary.bytes)}, stored {utc_text(summary.first_ms, 1000)} to"
+        f" {utc_text(summary.last_ms, 1000)} UTC ({span_text(span)})."
     )
 
 

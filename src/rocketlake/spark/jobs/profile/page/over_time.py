@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketlake.spark.jobs.profile.number_text import NONE, share_text, short_count, size_text
+from rocketlake.model.size_text import size_text
+from rocketlake.spark.jobs.profile.number_text import NONE, share_text, short_count
 from rocketlake.spark.jobs.profile.page import plots, scales
 from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, tag
 from rocketlake.spark.jobs.profile.page.plots import Readout, Series, TimeAxis
 from rocketlake.spark.jobs.profile.tables import ProfileTables, TimeRow, TopicTimeRow
-from rocketlake.spark.jobs.profile.time_text import span_text, time_text
+from rocketlake.spark.jobs.profile.time_axis import span_text, utc_text
 
 _OTHERS: Final = "all other topics"
 
@@ -67,7 +68,7 @@ def _short_text(profile: ProfileTables) -> str:
     if not profile.times:
         return "There is nothing to plot over time."
     step = profile.summary.step_ms
-    moment = time_text(profile.times[0].start_ms, step)
+    moment = utc_text(profile.times[0].start_ms, step)
     return f"All of it was stored within {span_text(step)} from {moment}: no plot over time."
 
 
@@ -85,7 +86,7 @@ def _rate(
     mean = sum(sums) / len(sums)
     say = (
         f"{rate.spell(mean)}/s on average, {rate.spell(sums[peak])}/s at"
-        f" {time_text(axis.starts_ms[peak], axis.step_ms)} (per {span_text(axis.step_ms)})"
+        f" {utc_text(axis.starts_ms[peak], axis.step_ms)} (per {span_text(axis.step_ms)})"
     )
     total = Series(name="all", color="all", values=list(sums))
     shown = [*series, total] if len(series) > 1 else series
@@ -185,7 +186,7 @@ def _numbers(profile: ProfileTables, axis: TimeAxis) -> Html:
     for row in profile.times:
         latencies = (row.latency_p50, row.latency_p90, row.latency_p99, row.latency_max)
         cells = [
-            Cell(time_text(row.start_ms, axis.step_ms), row.start_ms),
+            Cell(utc_text(row.start_ms, axis.step_ms), row.start_ms),
             Cell(f"{row.messages:,}", row.messages),
             Cell(size_text(row.bytes), row.bytes),
         ]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from rocketlake.spark.jobs.profile.number_text import NONE, shortened
 from rocketlake.spark.jobs.profile.page import scales
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag, visible
-from rocketlake.spark.jobs.profile.time_text import clock_text, time_text
+from rocketlake.spark.jobs.profile.time_axis import clock_text, utc_text
 
 HEIGHT: Final = 100
 _FAR_ABOVE: Final = 1.5
@@ -29,7 +29,7 @@ class TimeAxis(Struct, frozen=True):
 
     def labels(self) -> list[str]:
         """Spell every step."""
-        return [time_text(start, self.step_ms) for start in self.starts_ms]
+        return [utc_text(start, self.step_ms) for start in self.starts_ms]
 
 
 class Series(Struct, frozen=True, kw_only=True):

@@ -3,20 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from rocketlake.model.size_text import size_text
 from rocketlake.spark.jobs.profile.findings import DEAD_LETTERS, RETRIES
 from rocketlake.spark.jobs.profile.number_text import (
     NONE,
     plural,
     share_text,
     short_count,
-    size_text,
 )
 from rocketlake.spark.jobs.profile.page import plots
 from rocketlake.spark.jobs.profile.page.colors import REST, topic_colors
 from rocketlake.spark.jobs.profile.page.grids import Cell, Head, bar_cell, grid
 from rocketlake.spark.jobs.profile.page.markup import Html, join, name_of, tag
 from rocketlake.spark.jobs.profile.tables import BinRow, ProfileTables, QueueRow, TopicRow
-from rocketlake.spark.jobs.profile.time_text import span_text, time_text
+from rocketlake.spark.jobs.profile.time_axis import span_text, utc_text
 
 _SHOWN = 100  # rows of a table that may be long
 _QUEUES_DRAWN = 64
@@ -77,7 +77,7 @@ def _topic(profile: ProfileTables, row: TopicRow, spark: Html) -> list[Cell]:
         _number(row.latency_p50, span_text),
         _number(row.latency_p99, span_text),
         Cell(f"{row.queues:,}", row.queues),
-        Cell(time_text(row.last_ms, 1000), row.last_ms or 0),
+        Cell(utc_text(row.last_ms, 1000), row.last_ms or 0),
     ]
 
 
@@ -291,8 +291,8 @@ def retries(profile: ProfileTables) -> Html:
                 Cell(name_of(group), group),
                 Cell("dead letters" if is_dead else "retries", int(is_dead)),
                 Cell(f"{row.messages:,}", row.messages),
-                Cell(time_text(row.first_ms, 1000), row.first_ms or 0),
-                Cell(time_text(row.last_ms, 1000), row.last_ms or 0),
+                Cell(utc_text(row.first_ms, 1000), row.first_ms or 0),
+                Cell(utc_text(row.last_ms, 1000), row.last_ms or 0),
             ]
         )
     return join(tag("p", say), grid("Retries and dead letters", heads, rows))

@@ -1,9 +1,10 @@
-"""Times for people: steps that fit a span, and spelling."""
+"""The time axis of a profile: steps that fit a span, and the text of its times and spans."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Final
 
-from rocketlake.spark.jobs.profile.number_text import NONE, three_digits
+from rocketlake.model.size_text import three_digits
+from rocketlake.model.time_text import time_text
 
 STEPS_MAX: Final = 160
 """A plot has at most about so many steps."""
@@ -32,26 +33,14 @@ def step_for(span_ms: int) -> int:
     return -(-span_ms // (STEPS_MAX * _DAY)) * _DAY
 
 
-def time_text(moment_ms: int | None, step_ms: int = 1) -> str:
-    """Spell a time in UTC, as exactly as a step needs it."""
-    if moment_ms is None:
-        return NONE
-    try:
-        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{moment_ms} ms"  # a damaged record may hold any number
-    if step_ms % _DAY == 0:
-        return f"{moment:%Y-%m-%d}"
-    if step_ms % _MINUTE == 0:
-        return f"{moment:%Y-%m-%d %H:%M}"
-    if step_ms % _S == 0:
-        return f"{moment:%Y-%m-%d %H:%M:%S}"
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment_ms % 1000:03d}"
+def utc_text(moment_ms: int | None, step_ms: int = 1) -> str:
+    """Return a time in UTC, as precise as a step needs."""
+    return time_text(moment_ms, step_ms, UTC)
 
 
 def clock_text(moment_ms: int, step_ms: int) -> str:
-    """Spell a time shortly, as a mark at a plot's edge needs it."""
-    text = time_text(moment_ms, step_ms)
+    """Return a time in short form, for a mark at a plot's edge."""
+    text = utc_text(moment_ms, step_ms)
     if step_ms % _DAY == 0:
         return text[5:]
     date, _, clock = text.partition(" ")
@@ -59,7 +48,7 @@ def clock_text(moment_ms: int, step_ms: int) -> str:
 
 
 def span_text(span_ms: float) -> str:
-    """Spell how long something takes or took."""
+    """Return a span of time in its largest unit."""
     if span_ms < 1:
         return f"{span_ms:.1g} ms" if span_ms else "0 ms"
     if span_ms < _S:
