@@ -35,9 +35,9 @@ from rocketlake.model.hashes import java_hash
 from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest
 from rocketlake.store.disk.traits import refuse_rocksdb
+from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.log.topic_routes import TopicRoutes
 from rocketlake.store.options import Choice, StoreOptions
-from rocketlake.store.put.record_shape import RecordShape
 
 # Why: the disk works while more is appended, instead of all at once at the end.
 _FLUSH_STEP: Final = 32 << 20

@@ -16,7 +16,7 @@ from rocketlake.model.message import Message
 from rocketlake.store.api import PutStatus
 from rocketlake.store.log.commit_log import CommitLog, Step
 from rocketlake.store.log.queue_offsets import QueueOffsets, QueueSlot
-from rocketlake.store.log.record_template import FrameMaker
+from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.options import StoreOptions
 from support.manual_clock import ManualClock
 
@@ -46,15 +46,17 @@ class Bench:
         )
         self.rolled = []
         self.log = CommitLog(self.files, self.clock, on_roll=self.rolled.append)
-        self.frames = FrameMaker(
+        self.shape = RecordShape.of(
             StoreOptions(mapped_file_size_commit_log=FILE_SIZE, max_message_size=2000, **options)
         )
         self.offsets = QueueOffsets()
 
     def frame(self, queue_id=0, *, is_guarded=True):
         if is_guarded:
-            return self.frames.guarded("T", queue_id)
-        return self.frames.frame("T", queue_id, sys_flag=0, hosts=(self.frames.store_host, None))
+            return self.shape.plain_frame("T", queue_id)
+        return self.shape.frame(
+            "T", queue_id, sys_flag=0, born_host=self.shape.endpoint, store_host=None
+        )
 
     def put(self, body=b"body", queue_id=0, **fields):
         """Put as a store does: by the short way, and by the long one where that is closed."""

@@ -24,7 +24,7 @@ from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps, Writer
 from rocketlake.format.record import crc31
 from rocketlake.spark.sink.options import new_token
-from rocketlake.store.put.record_shape import RecordShape
+from rocketlake.store.log.record_shape import RecordShape
 
 _TAIL: Final = Layout("<II8s")
 _MAGIC: Final = b"RLSTAGE1"

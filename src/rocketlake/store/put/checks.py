@@ -22,7 +22,7 @@ from rocketlake.model.topics import (
     is_retry_topic,
 )
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
-from rocketlake.store.log.record_template import FrameMaker
+from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.options import CompatVersion, StoreOptions
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.queue.light_queues import may_fan_out, refused_names
@@ -118,7 +118,7 @@ def check_batch_light_queues(message: Message) -> PutReceipt | None:
 
 
 def check_batch(
-    batch: BatchRequest, frames: FrameMaker, size_max: int, version: CompatVersion
+    batch: BatchRequest, shape: RecordShape, size_max: int, version: CompatVersion
 ) -> PutReceipt | None:
     """Refuse a batch that cannot be, is too large, or has a message that is.
 
@@ -127,17 +127,17 @@ def check_batch(
     """
     if batch.sys_flag & flags.TRANSACTION_MASK:
         return refuse(_ILLEGAL, "a batch cannot be part of a transaction")
-    hosts = (batch.born_host, batch.store_host)
+    overhead = shape.overhead(batch.topic, batch.born_host, batch.store_host)
     total = 0
     for message in batch.messages:
         if message.topic != batch.topic:
             raise ValueError(f"a batch for {batch.topic!r} holds a message for {message.topic!r}")
         if message.delay_level or message.deliver_at is not None:
             return refuse(_ILLEGAL, "messages of a batch cannot be delayed")
-        properties = len(message_properties(message, frames.trailing))
+        properties = len(message_properties(message, shape.trailing))
         # Compat: 5.x looks at the client's encoding of the batch, 4.x at the records.
         if version.is_4x:
-            total += frames.record_size(batch.topic, len(message.body), properties, hosts)
+            total += overhead + len(message.body) + properties
         else:
             total += layout.BATCH_ENTRY_FIXED_SIZE + len(message.body) + properties
         if total > size_max:
@@ -168,25 +168,25 @@ def _is_short(text: str) -> bool:
 
 
 def check_sizes(
-    message: Message, request: AppendRequest, frames: FrameMaker, version: CompatVersion
+    message: Message, request: AppendRequest, shape: RecordShape, version: CompatVersion
 ) -> PutReceipt | None:
     """Refuse properties, a body or a record that is too large.
 
     Raises:
         ValueError: a property cannot be written.
     """
-    raw = message_properties(message, frames.trailing)
-    properties, room = len(raw), frames.properties_room()
+    raw = message_properties(message, shape.trailing)
+    properties, room = len(raw), shape.properties_max
     if properties > room:
         text = f"properties of {properties} bytes; at most {room} are allowed"
         return refuse(_properties_status(raw, version), text)
-    if len(message.body) > frames.body_max:
-        text = f"body of {len(message.body)} bytes; maxMessageSize allows {frames.body_max}"
+    if len(message.body) > shape.body_max:
+        text = f"body of {len(message.body)} bytes; maxMessageSize allows {shape.body_max}"
         return refuse(_ILLEGAL, text)
-    hosts = (request.born_host, request.store_host)
-    size = frames.record_size(message.topic, len(message.body), properties, hosts)
-    if size > frames.record_max:
-        text = f"record of {size} bytes; at most {frames.record_max} are allowed"
+    overhead = shape.overhead(message.topic, request.born_host, request.store_host)
+    size = overhead + len(message.body) + properties
+    if size > shape.record_max:
+        text = f"record of {size} bytes; at most {shape.record_max} are allowed"
         return refuse(_ILLEGAL, text)
     return None
 

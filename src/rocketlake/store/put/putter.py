@@ -30,7 +30,7 @@ from rocketlake.store.api import (
 )
 from rocketlake.store.log.commit_log import CommitLog, Step
 from rocketlake.store.log.queue_offsets import QueueOffsets, QueueSlot
-from rocketlake.store.log.record_template import FrameMaker
+from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.options import CompatVersion, StoreOptions
 from rocketlake.store.ports import AppendListener, PutHook, Replicator, TopicCatalog
 from rocketlake.store.put import checks as put_checks
@@ -86,7 +86,8 @@ class Putter:
         self.dispatch = parts.durability.dispatch
         self.waits = True  # puts have more to do than to wake dispatch
         self._notes = SparseLog(log, clock)
-        self.frames = FrameMaker(options)
+        self._shape = RecordShape.of(options)
+        self._store_host = options.store_endpoint
         self._topics = parts.offsets.topics
         self._version = options.compat_version
         self._has_light_queues = options.enable_lmq and options.enable_multi_dispatch
@@ -99,7 +100,7 @@ class Putter:
         self._hooks: tuple[PutHook, ...] = ()
         self._own_replicator: Replicator | None = None
         self._replicator: Replicator | None = None  # who is asked: its own, or NoReplicas
-        self._batches = BatchAppender(parts.log, parts.stats, self.frames, options)
+        self._batches = BatchAppender(parts.log, parts.stats, self._shape, options)
         self.limits_topics = True  # a store without the broker's hooks takes longer ones
         self._is_gated = True  # plain puts must take the long way
         self._refusal: str | None = "the store is not started"
@@ -373,11 +374,12 @@ class Putter:
 
     def _append_checked(self, message: Message, request: AppendRequest) -> PutReceipt:
         topic, queue_id = message.topic, request.queue_id
-        frame = self.frames.frame(
+        frame = self._shape.frame(
             topic,
             queue_id,
             sys_flag=request.sys_flag,
-            hosts=(request.born_host, request.store_host),
+            born_host=request.born_host,
+            store_host=request.store_host,
             reconsume_times=request.reconsume_times,
             prepared_transaction_offset=request.prepared_transaction_offset,
         )
@@ -388,7 +390,7 @@ class Putter:
         if isinstance(step, PutReceipt):
             return step
         receipt = self._log.append_step(message, slot, frame, request.born_timestamp, step=step)
-        assert receipt is not None, "only guarded frames let a message not pass"
+        assert receipt is not None, "only a guarded frame turns a message away"
         return receipt
 
     def append_batch(self, batch: BatchRequest) -> PutReceipt:
@@ -414,7 +416,7 @@ class Putter:
                 unavailable, f"the store is not writable: {self._flags.explain()}"
             )
         topic_refused = put_checks.check_topic(topic, self._version) if self.limits_topics else None
-        topic_refused = topic_refused or put_checks.check_name(topic, self.frames.version(topic))
+        topic_refused = topic_refused or put_checks.check_name(topic, self._shape.version(topic))
         # Compat: 4.9 looks at its locks first, 4.6 behind the properties of a message.
         if self._version is CompatVersion.V4_9:
             return self._check_busy() or topic_refused
@@ -422,7 +424,7 @@ class Putter:
         return topic_refused or (None if is_later else self._check_busy())
 
     def _check_sizes(self, message: Message, request: AppendRequest) -> PutReceipt | None:
-        refused = put_checks.check_sizes(message, request, self.frames, self._version)
+        refused = put_checks.check_sizes(message, request, self._shape, self._version)
         is_last = self._version is CompatVersion.V4_6
         return put_checks.refuse_busy(refused, self._check_busy) if is_last else refused
 
@@ -467,7 +469,7 @@ class Putter:
         slot = self._offsets.slot(topic, queue_id)
         slot.puts = slot.puts or self._stats.topic(topic)
         if slot.frame is None and queue_id >= 0 and not self._catalog.is_batch_queue(topic):
-            slot.frame = self.frames.guarded(topic, queue_id)
+            slot.frame = self._shape.plain_frame(topic, queue_id)
         return slot
 
     def _step_of(
@@ -496,5 +498,5 @@ class Putter:
             message=message,
             queue_id=queue_id,
             born_timestamp=self._clock.now_ms(),
-            born_host=self.frames.store_host,
+            born_host=self._store_host,
         )
