@@ -82,7 +82,7 @@ class Putter:
         self._clock = clock
         self._stats = parts.stats
         self._catalog = parts.catalog
-        self._durability = parts.durability
+        self.durability = parts.durability
         self.dispatch = parts.durability.dispatch
         self.waits = True  # puts have more to do than to wake dispatch
         self._notes = SparseLog(log, clock)
@@ -124,13 +124,13 @@ class Putter:
 
     def add_append_listener(self, listener: AppendListener) -> None:
         """Tell a listener of every append, and of nothing before the next one."""
-        self._durability.append_listeners = (*self._durability.append_listeners, listener)
+        self.durability.append_listeners = (*self.durability.append_listeners, listener)
         self.update_gate()
 
     def remove_append_listener(self, listener: AppendListener) -> None:
         """Tell a listener of no more appends."""
-        left = [each for each in self._durability.append_listeners if each is not listener]
-        self._durability.append_listeners = tuple(left)
+        left = [each for each in self.durability.append_listeners if each is not listener]
+        self.durability.append_listeners = tuple(left)
         self.update_gate()
 
     def open(self) -> None:
@@ -153,8 +153,8 @@ class Putter:
         sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
         asked = self._own_replicator or self._no_replicas
         self._replicator = asked if self._role.waits_for_replicas else None
-        self._durability.replicator = self._replicator
-        self.waits = not self._durability.only_wakes_dispatch
+        self.durability.replicator = self._replicator
+        self.waits = not self.durability.only_wakes_dispatch
         self._is_gated = self._refusal is not None or sees_all or not self._role.takes_puts
 
     # --- putting ---------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Putter:
         puts.count += 1
         puts.size += receipt.size
         if self.waits:
-            receipt = self._durability.wait_durable(receipt)
+            receipt = self.durability.wait_durable(receipt)
         elif self.dispatch.is_idle or self.dispatch.has_reads:
             self.dispatch.attend()
         if is_timed:
@@ -231,19 +231,11 @@ class Putter:
 
     def answer_later(self, receipt: PutReceipt) -> PutReceipt | Future[PutReceipt]:
         """Return the final receipt of a put that was appended, or a future of it."""
-        if self._durability.answers_at_once:
-            return self._durability.wait_durable(receipt)
+        if self.durability.answers_at_once:
+            return self.durability.wait_durable(receipt)
         future = PutFuture()
-        self._durability.complete_when_durable(receipt, future, waits=True)
+        self.durability.complete_when_durable(receipt, future, waits=True)
         return future
-
-    def wait_durable(self, receipt: PutReceipt) -> PutReceipt:
-        """Wait for what a put that was appended must wait for, and return the final receipt.
-
-        Raises:
-            StorePoisonedError: a flush failed.
-        """
-        return self._durability.wait_durable(receipt)
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
         """Put a message born here and now; the future is done when `put_plain` would return.
@@ -262,7 +254,7 @@ class Putter:
         slot.puts.count += 1
         slot.puts.size += receipt.size
         future = PutFuture()
-        self._durability.complete_when_durable(receipt, future, waits=True)
+        self.durability.complete_when_durable(receipt, future, waits=True)
         return future
 
     def put(self, request: AppendRequest) -> PutReceipt:
@@ -278,7 +270,7 @@ class Putter:
 
     def _finish(self, receipt: PutReceipt, started: int, *, waits: bool) -> PutReceipt:
         if receipt.is_ok:
-            receipt = self._durability.wait_durable(receipt, waits=waits)
+            receipt = self.durability.wait_durable(receipt, waits=waits)
         self._note_end(receipt, started)
         return receipt
 
@@ -317,7 +309,7 @@ class Putter:
             return
         self._note_end(receipt, started)
         if receipt.is_ok:
-            self._durability.complete_when_durable(receipt, future, waits=waits)
+            self.durability.complete_when_durable(receipt, future, waits=waits)
         else:
             future.answer(receipt)
 
@@ -339,7 +331,7 @@ class Putter:
         """Count messages, and their bytes, that topics got at once; wake dispatch for them."""
         for topic, count, size in shares:
             self._stats.note_put(topic, count=count, size=size)
-        self._durability.wake_all()
+        self.durability.wake_all()
 
     # --- checks and append -----------------------------------------------------------------------
 
@@ -405,7 +397,7 @@ class Putter:
 
     def check_before(self, topic: str, *, is_message: bool = False) -> PutReceipt | None:
         """Look at the store first, then at the topic [checkBeforePutMessage]."""
-        self._durability.poison.check()
+        self.durability.poison.check()
         unavailable = PutStatus.SERVICE_NOT_AVAILABLE
         if self._refusal is not None:
             return put_checks.refuse(unavailable, self._refusal)

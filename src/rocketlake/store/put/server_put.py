@@ -71,7 +71,7 @@ class FieldPutter:
             explain(fields, error)
         if receipt is None:
             return self._putter.put(self.request(fields))
-        return self._putter.wait_durable(receipt)
+        return self._putter.durability.wait_durable(receipt)
 
     def append(self, fields: SendFields) -> tuple[PutReceipt, bool]:
         """Append a message; return the receipt, and whether the put waits for more than that."""
