@@ -48,13 +48,13 @@ def test_the_stages_of_a_store_are_joined_in_sql(spark: SparkSession, store: Pat
 
 
 def test_the_questions_of_the_page_are_answered(spark: SparkSession, store: Path) -> None:
-    for table in ("log", "queue", "index", "progress"):
+    for table in ("log", "queue", "index", "progress", "damage"):
         load(spark, store, table=table).createOrReplaceTempView(table)
     page = Path(__file__).resolve().parents[3] / "docs/spark/tables.md"
     questions = re.findall(r"```sql\n(.*?);\n```", page.read_text(encoding="utf-8"), re.DOTALL)
     answers = [spark.sql(question).collect() for question in questions]
-    assert [len(answer) for answer in answers] == [0, 0, 1, 10]
-    (behind,) = answers[2]
+    assert [len(answer) for answer in answers] == [0, 0, 0, 1, 10]
+    (behind,) = answers[3]
     assert (behind.group, behind.behind) == ("billing", 5)
 
 

@@ -53,15 +53,6 @@ log = logging.getLogger(__name__)
 _US_PER_MS: Final = 1000
 
 
-def open_sources(options: SourceOptions) -> StreamSources:
-    """Return the sources of a stream: those of stores, or of an archive and its stores.
-
-    Raises:
-        StoreError: a store or the archive cannot be read.
-    """
-    return StreamSources(options) if options.archive is None else ArchivedSources(options)
-
-
 class ArchivedSources(StreamSources):
     """The wanted queues of an archive and of some stores, or of the archive alone.
 

@@ -23,7 +23,6 @@ from rocketlake.clock import Clock, SystemClock
 from rocketlake.closing import Closing
 from rocketlake.errors import StoreError
 from rocketlake.spark.reading.options import EARLIEST, GROUP, ReadBound, SourceOptions
-from rocketlake.spark.stream.archived_sources import open_sources
 from rocketlake.spark.stream.batch_start import advance, clip
 from rocketlake.spark.stream.lag import Behind, measure_behind
 from rocketlake.spark.stream.limits import (
@@ -36,6 +35,7 @@ from rocketlake.spark.stream.limits import (
 from rocketlake.spark.stream.offsets import NAMED_MAX, StreamOffset, StreamSource
 from rocketlake.spark.stream.parsed_offsets import ParsedOffsets
 from rocketlake.spark.stream.progress import GroupProgress
+from rocketlake.spark.stream.sources import StreamSources
 from rocketlake.spark.stream.stream_options import StreamOptions
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class StreamDriver(Closing):
         """
         self._options = options
         self._stream = stream
-        self._sources = open_sources(options)
+        self._sources = _open_sources(options)
         self._target: BoundsSnapshot | None = None
         self._first: StreamOffset | None = None
         self._last: _PlannedBatch | None = None
@@ -381,6 +381,15 @@ class StreamDriver(Closing):
             if loss not in self._told and len(self._told) < _TOLD_MAX:
                 self._told.add(loss)
                 log.warning("data loss: %s", loss)
+
+
+def _open_sources(options: SourceOptions) -> StreamSources:
+    if options.archive is None:
+        return StreamSources(options)
+    # Imported here: Arrow's Parquet takes as long to import as all else that a driver needs.
+    from rocketlake.spark.stream.archived_sources import ArchivedSources  # noqa: PLC0415
+
+    return ArchivedSources(options)
 
 
 def _offset(

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketlake.spark.reading.archive.files import ArchivePartition, read_archived
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import subset
@@ -102,8 +101,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part, on an executor."""
-        if isinstance(partition, ArchivePartition):
-            return read_archived(partition, self._schema, self._options)
+        if self._options.archive is not None:
+            # Imported here: Arrow's Parquet takes as long to import as all else that a task needs.
+            from rocketlake.spark.reading.archive.files import (  # noqa: PLC0415
+                ArchivePartition,
+                read_archived,
+            )
+
+            if isinstance(partition, ArchivePartition):
+                return read_archived(partition, self._schema, self._options)
         return read_partition(partition, self._schema, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
