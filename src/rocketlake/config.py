@@ -21,6 +21,7 @@ from msgspec.structs import FieldInfo, fields
 
 from rocketlake.errors import ConfigError
 from rocketlake.known_keys import ALIASES, KNOWN_KEYS
+from rocketlake.near_names import nearest_names
 
 log = logging.getLogger(__name__)
 
@@ -174,12 +175,8 @@ def _find_unused(
 
 
 def _suggest(key: str, declared: frozenset[str]) -> str:
-    # Imported here, since it is slow to import and needed only on the way to an error.
-    import difflib  # noqa: PLC0415
-
-    spellings = {name.lower(): name for name in sorted(KNOWN_KEYS | declared)}
-    nearest = difflib.get_close_matches(str(key).lower(), spellings, n=1)
-    return f"; did you mean {spellings[nearest[0]]!r}?" if nearest else ""
+    nearest = nearest_names(str(key), sorted(KNOWN_KEYS | declared))
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _apply_aliases(values: dict[str, object], declared: frozenset[str]) -> dict[str, object]:

@@ -9,11 +9,12 @@ For Avro and Protobuf see docs/spark/bodies.md: their schemas are not in the mes
 """
 
 from os import PathLike
-from pathlib import Path
 
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.pipelines.json_schema import columns_text
 from rocketlake.spark.pipelines.samples import sample_topic
+from rocketlake.spark.reading.queue_spans import topic_hint
 from rocketlake.store.offline import OfflineStore
 
 
@@ -27,12 +28,10 @@ def json_schema(path: str | PathLike[str], topic: str) -> str:
         ConfigError: the topic is not there, or its bodies are mostly no JSON objects.
         StoreError: the store cannot be read.
     """
-    with OfflineStore(Path(path)) as store:
-        topics = sorted({key.topic for key in store.queues})
+    with OfflineStore(absolute_path(path)) as store:
+        topics = {key.topic for key in store.queues}
         if topic not in topics:
-            raise ConfigError(
-                f"there is no topic {topic!r} in {path}; there are {', '.join(topics)}"
-            )
+            raise ConfigError(f"there is no topic {topic!r} in {path}; {topic_hint(topic, topics)}")
         sample = sample_topic(store, topic)
     if sample.schema is None:
         raise ConfigError(

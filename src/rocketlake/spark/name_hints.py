@@ -1,10 +1,10 @@
-"""What to say about an option or a column that is not there: the nearest one, or Kafka's equal."""
+"""Hints for unknown options and columns: the nearest name, or what Kafka's name is here."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Final
 
 from rocketlake.errors import ConfigError
+from rocketlake.near_names import nearest_names
 
 _NO_BROKER: Final = (
     "a store is read and written as files, no broker is asked: leave it out, and give path = the"
@@ -32,7 +32,7 @@ _KAFKA_COLUMNS: Final = {
 
 
 def unknown_option(key: str, known: Collection[str], *, of: str = "") -> ConfigError:
-    """Return the refusal of an option; `of` says of what, as ` of a write`."""
+    """Return the error for an unknown option; `of` follows its name, as in ` of a write`."""
     lowered = key.lower()
     said = f"there is no option {key!r}{of}"
     words = _KAFKA_OPTIONS.get(lowered)
@@ -40,21 +40,14 @@ def unknown_option(key: str, known: Collection[str], *, of: str = "") -> ConfigE
         words = _NO_CLIENT
     if words is not None:
         return ConfigError(f"{said}; {words}")
-    near = _nearest(key, known)
-    if near is not None:
-        return ConfigError(f"{said}; did you mean {near!r}?")
-    return ConfigError(f"{said}; there are {', '.join(known)}")
+    near = nearest_names(key, known)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return ConfigError(f"{said}; {hint}")
 
 
 def unknown_column(name: str, known: Collection[str]) -> str:
-    """Return what to say behind the name of a column that is not there."""
+    """Return the hint that follows the name of an unknown column."""
     twin = _KAFKA_COLUMNS.get(name.lower())
-    near = twin if twin in known else _nearest(name, known)
-    hint = f"did you mean {near!r}? There are" if near is not None else "there are"
+    near = [twin] if twin in known else nearest_names(name, known)
+    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
     return f"{hint} {', '.join(known)}"
-
-
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(name.lower(), by_lower, 1)
-    return by_lower[near[0]] if near else None

@@ -47,7 +47,7 @@ def test_what_is_wrong_is_told_before_spark_starts(store: GrowingStore, tmp_path
     assert not target.exists()
     for arguments, text in (
         (("archive", tmp_path / "no", target), "there is no such directory"),
-        (("archive", store.path, target, "--topic", "order"), "there are orders"),
+        (("archive", store.path, target, "--topic", "order"), "did you mean 'orders'"),
         (("archive", store.path, target, "--target-size", "1q"), "wanted bytes"),
         (("archive", store.path, target, "--option", "x"), "wanted KEY=VALUE"),
         (("archive", store.path, store.path), "it is no archive"),

@@ -181,7 +181,7 @@ def test_bad_input_names_the_way_out(store: GrowingStore, tmp_path: Path) -> Non
     archive_here(store.path, target)
     with pytest.raises(ConfigError, match="needs a topic"):
         read_here(archive=target)
-    with pytest.raises(ConfigError, match="did you mean orders"):
+    with pytest.raises(ConfigError, match="did you mean 'orders'"):
         read_here(archive=target, topic="order")
     with pytest.raises(ConfigError, match="rawBody does not go with archive"):
         read_here(archive=target, topic="orders", rawBody="true")
@@ -206,7 +206,7 @@ def test_bad_input_names_the_way_out(store: GrowingStore, tmp_path: Path) -> Non
 def test_settings_that_make_no_sense_are_refused(store: GrowingStore, tmp_path: Path) -> None:
     for settings, text in (
         (ArchiveSettings(topics=()), "topics is empty"),
-        (ArchiveSettings(topics=("order",)), "there are orders"),
+        (ArchiveSettings(topics=("order",)), "did you mean 'orders'"),
         (ArchiveSettings(target_bytes=0), "target above 0"),
         (ArchiveSettings(compression="zip"), "wanted one of zstd"),
     ):

@@ -23,7 +23,7 @@ def test_a_path_where_nothing_is(tmp_path: Path) -> None:
 
 
 def test_an_unknown_topic_names_those_there_are(store: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no topic 'order' in .*broker-a; did you mean orders\?"):
+    with pytest.raises(ConfigError, match=r"no topic 'order' .*broker-a; did you mean 'orders'\?"):
         read_rows(store, topic="order")
     with pytest.raises(ConfigError, match="there are orders, payments"):
         read_rows(store, topic="xyz")

@@ -257,7 +257,7 @@ def test_bad_input_names_the_way_out(store: GrowingStore, target: Path) -> None:
     archive_here(store.path, target)
     for options, text in (
         ({}, "needs a topic"),
-        ({"topic": "order"}, "did you mean orders"),
+        ({"topic": "order"}, "did you mean 'orders'"),
         ({"topic": "orders", "rawBody": "true"}, "rawBody does not go with archive"),
         ({"topic": "orders", "group": "g"}, "give path beside archive"),
         ({"topic": "orders", "key": "k1"}, "option key is for batches"),

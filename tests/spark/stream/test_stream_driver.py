@@ -311,7 +311,7 @@ def test_a_topic_without_a_message_can_be_followed(tmp_path):
         store.create_topic("Empty", 2)
         store.put(Message(topic="T", body=b"t"))
         store.flush()
-        with pytest.raises(ConfigError, match=r"there is no topic 'Emty'.*did you mean Empty"):
+        with pytest.raises(ConfigError, match=r"there is no topic 'Emty'.*did you mean 'Empty'"):
             Play(tmp_path / "s", topic="Emty").step()
         play = Play(tmp_path / "s", topic="Empty", startingOffsets="latest")
         assert play.start["queues"] == {"s": {"Empty": {"0": 0, "1": 0}}}

@@ -1,13 +1,13 @@
 """Which queues and which of their offsets are wanted."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 
 from msgspec import Struct
 
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.model.queues import QueueKey
+from rocketlake.near_names import near_hint
 from rocketlake.spark.reading.options import (
     EARLIEST,
     GROUP,
@@ -207,7 +207,7 @@ def check_names(keys: Collection[QueueKey], places: str, options: SourceOptions)
     topics = {key.topic for key in keys}
     for name in options.topics:
         if name not in topics:
-            raise ConfigError(f"there is no topic {name!r} in {places}; {_near(name, topics)}")
+            raise ConfigError(f"there is no topic {name!r} in {places}; {topic_hint(name, topics)}")
     if options.queue_ids is not None and not any(
         options.wants_topic(key.topic) and key.queue_id in options.queue_ids for key in keys
     ):
@@ -241,14 +241,7 @@ def _places(stores: Mapping[str, OfflineStore]) -> str:
     return ", ".join(str(store.directory.root) for store in stores.values())
 
 
-def _near(name: str, topics: set[str]) -> str:
-    if not topics:
-        return "it has none"
-    near = get_close_matches(name, topics, 3, 0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    shown = sorted(
-        topics, key=lambda topic: (topic.startswith(("%", "RMQ_SYS", "SCHEDULE")), topic)
-    )
-    more = f" and {len(topics) - 20} more" if len(topics) > 20 else ""
-    return f"there are {', '.join(shown[:20])}{more}"
+def topic_hint(name: str, topics: Iterable[str]) -> str:
+    """Return the hint that follows the name of an unknown topic; system topics come last."""
+    system = ("%", "RMQ_SYS", "SCHEDULE")
+    return near_hint(name, sorted(topics, key=lambda topic: (topic.startswith(system), topic)))

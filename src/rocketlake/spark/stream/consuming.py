@@ -34,6 +34,7 @@ from rocketlake.errors import ConfigError, PutFailedError, Receipt, StoreError
 from rocketlake.format import names as file_names
 from rocketlake.model import properties as names
 from rocketlake.model.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rocketlake.spark.name_hints import unknown_column
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 from rocketlake.spark.source import register
 from rocketlake.spark.stream.journal import Intent, Journal, Offsets, QueryState
@@ -334,8 +335,8 @@ def _schema(columns: Sequence[str]) -> StructType:
     unknown = [name for name in columns if name not in MESSAGE_SCHEMA.names]
     if unknown:
         raise ConfigError(
-            f"columns: there is no column {unknown[0]!r}; there are"
-            f" {', '.join(MESSAGE_SCHEMA.names)}"
+            f"columns: there is no column {unknown[0]!r};"
+            f" {unknown_column(unknown[0], MESSAGE_SCHEMA.names)}"
         )
     wanted = {*columns, *NEEDED, "properties"}
     return StructType([field for field in MESSAGE_SCHEMA.fields if field.name in wanted])

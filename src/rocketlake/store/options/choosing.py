@@ -22,6 +22,7 @@ from msgspec.structs import FieldInfo, fields
 from rocketlake import config
 from rocketlake.errors import ConfigError
 from rocketlake.known_keys import ALIASES, KNOWN_KEYS
+from rocketlake.near_names import nearest_names
 from rocketlake.store.options.unread import UNREAD
 
 log = logging.getLogger(__name__)
@@ -126,9 +127,6 @@ def _snake(key: str) -> str:
 def _key(name: str, keys: Mapping[str, str]) -> str:
     if name in keys:
         return keys[name]
-    # Imported here, since it is slow to import and needed only on the way to an error.
-    import difflib  # noqa: PLC0415
-
-    nearest = difflib.get_close_matches(_snake(name), keys, n=1)
+    nearest = nearest_names(_snake(name), keys)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise ConfigError(f"unknown option {name!r}{hint}")

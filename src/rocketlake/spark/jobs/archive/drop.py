@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from rocketlake.metadata.archive_manifest import (
 )
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.days import utc_text
+from rocketlake.spark.reading.queue_spans import topic_hint
 
 GRACE_MS: Final = 3_600_000
 """How long files that were dropped or merged stay for queries that were planned before."""
@@ -267,10 +267,7 @@ def check_archived_topics(manifest: Manifest, topics: Sequence[str]) -> None:
     known = {end.topic for end in manifest.queues}
     for name in topics:
         if not set(name) & set("*?[") and name not in known:
-            near = get_close_matches(name, known, 3, 0.4) or sorted(known)[:5]
-            raise ConfigError(
-                f"the archive has no topic {name!r}; there are {', '.join(near) or 'none'}"
-            )
+            raise ConfigError(f"the archive has no topic {name!r}; {topic_hint(name, known)}")
 
 
 def check_date(text: str) -> None:

@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +29,7 @@ from rocketlake.spark.reading.archive.boundary import is_same_queue, last_physic
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_spans
-from rocketlake.spark.reading.queue_spans import QueueSpan
+from rocketlake.spark.reading.queue_spans import QueueSpan, topic_hint
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.offline import OfflineStore
@@ -387,10 +386,7 @@ def _check_topics(stores: Iterable[OfflineStore], settings: ArchiveSettings) -> 
             )
         is_pattern = bool(set(name) & set("*?["))
         if not is_pattern and name not in topics:
-            near = get_close_matches(name, topics, 3, 0.4) or sorted(topics)[:5]
-            raise ConfigError(
-                f"no store has a topic {name!r}; there are {', '.join(near) or 'none'}"
-            )
+            raise ConfigError(f"no store has a topic {name!r}; {topic_hint(name, topics)}")
 
 
 def _idle_patterns(stores: Iterable[OfflineStore], settings: ArchiveSettings) -> Iterator[str]:
