@@ -51,6 +51,7 @@ compression_option = click.option(
     type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]),
     default="zstd",
     show_default=True,
+    help="Compression of the Parquet files.",
 )
 
 

@@ -25,7 +25,11 @@ from rocketlake.store.offline.follow import Follower
 @click.option("-n", "--lines", type=click.IntRange(0), default=10, help="First the last so many.")
 @click.option("--limit", type=click.IntRange(1), help="End after so many new ones.")
 @click.option("--interval", type=click.FloatRange(0.01), default=0.2, help="Seconds between looks.")
-@click.option("--body", type=click.Choice([form.value for form in BodyForm]))
+@click.option(
+    "--body",
+    type=click.Choice([form.value for form in BodyForm]),
+    help="How bodies are shown; a body of a table is cut to one line.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def tail(
     *,

@@ -177,5 +177,5 @@ def test_inventory_that_is_too_large_is_not_read(tmp_path, caplog):
     with (tmp_path / "inventory.json").open("r+b") as file:
         file.truncate(1 << 40)
     with rocketlake.open_store(tmp_path) as store:
-        assert store.max_offset("T", 0) + store.max_offset("T", 1) >= 0
+        assert sum(store.max_offset("T", queue) for queue in range(4)) == 1
     assert "inventory not used" in caplog.text

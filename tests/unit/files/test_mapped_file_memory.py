@@ -85,7 +85,11 @@ def test_file_that_goes_away_is_neither_warmed_nor_advised(make):
 
 
 def test_advice_is_passed_on(make):
-    assert make().advise(Advice.RANDOM)
+    file = make()
+    file._map.close()
+    file._map = FakeMap(file.size, locks=True)
+    assert file.advise(Advice.RANDOM)
+    assert file._map.calls == [("advise", Advice.RANDOM)]
 
 
 def test_pages_are_brought_in_ahead_of_the_appender(make):

@@ -18,7 +18,7 @@ VECTOR = bytes.fromhex(
     "7069635465737400284b455953016b3102554e49515f4b455901414331323030"
     "3031303030310254414753015461674102"
 )
-"""Spec 2.12; physical offset 4096, body at 88, topic at 94, properties at 105."""
+"""Physical offset 4096, body at 88, topic at 94, properties at 105."""
 
 VECTOR_MESSAGE = Message(
     topic="TopicTest",

@@ -1,4 +1,4 @@
-"""A client's batch (spec 3.1): written, read, and refused where lengths do not add up."""
+"""A client's batch (docs/formats/commitlog.md): written, read, refused if lengths do not add up."""
 
 import struct
 

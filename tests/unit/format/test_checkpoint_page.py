@@ -1,4 +1,4 @@
-"""The checkpoint page (spec 6.1)."""
+"""The checkpoint page (docs/formats/checkpoint.md)."""
 
 import struct
 

@@ -190,7 +190,7 @@ def test_entries_for_a_buffer_of_another_shape_are_refused():
 
 
 def test_walk_takes_the_begin_of_the_file_as_the_time_of_its_first_entry():
-    """Pitfall 6: the first entry of a follow-up file was counted from the end of another."""
+    """As RocketMQ does: the first entry of a follow-up file counts from the end of another."""
     file = bytearray(index.file_size(1, 5))
     file[:40] = index.IndexHeader(TIME, TIME, 9, 9, 0, 0).encode()
     index.put(file, 1, 5, 7, 100, TIME + 60_000, False)

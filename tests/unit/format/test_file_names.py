@@ -1,4 +1,4 @@
-"""Names of files (spec 1.2)."""
+"""Names of files (docs/formats/README.md)."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Index file: header, entries, put and lookup (spec 5.1 to 5.4)."""
+"""Index file: header, entries, put and lookup (docs/formats/index.md)."""
 
 import struct
 
@@ -162,7 +162,7 @@ def test_slot_that_points_to_no_entry_counts_as_empty(old):
 
 
 def test_slot_that_points_to_the_next_entry_is_kept_as_the_reference_does():
-    """Spec 5.3: 0 only if beyond the count, and the count is the number of the next entry."""
+    """A lookup gives 0 only if beyond the count, and the count is the number of the next entry."""
     data = empty()
     data[:40] = IndexHeader(BEGIN, BEGIN, 0, 0, 2, 3).encode()
     struct.pack_into(">i", data, 40 + 4 * 3, 3)
@@ -196,7 +196,7 @@ def test_time_of_an_entry_is_whole_seconds_since_the_begin(begin, time, diff):
 
 
 def test_first_entry_of_a_follow_up_file_counts_from_the_end_of_the_file_before():
-    """Spec 18, pitfall 6: its time is taken from the preset begin, which is then overwritten."""
+    """Its time is taken from the preset begin, which is then overwritten."""
     data = empty()
     data[:40] = IndexHeader(BEGIN, BEGIN, 900, 900, 0, 1).encode()
     add(data, 3, 1000, BEGIN + 7000)
@@ -265,7 +265,7 @@ def test_lookup_keeps_to_the_range_of_time(begin, end, found):
 
 
 def test_lookup_stops_at_an_entry_before_the_range_even_if_a_later_time_lies_behind_it():
-    """Spec 5.4; times in a chain go back only if the clock did."""
+    """Times in a chain go back only if the clock did."""
     data = empty()
     for offset, seconds in ((100, 0), (200, 9), (300, 1)):
         add(data, 3, offset, BEGIN + 1000 * seconds)

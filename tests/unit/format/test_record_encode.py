@@ -125,7 +125,7 @@ def test_version_decides_magic_and_width_of_the_topic_length(version, magic):
 
 
 def test_body_crc_is_31_bits_of_crc32():
-    # The masking example of spec 2.12.
+    # The masking example of docs/formats/commitlog.md.
     assert zlib.crc32(b"body") == 3685223346
     assert crc31(b"body") == 1537739698
     assert struct.unpack_from(">i", sealed(b"body"), 8) == (1537739698,)
@@ -400,7 +400,7 @@ def bare_record(topic, properties):
 @pytest.mark.parametrize(
     "properties",
     [
-        # Spec 2.5: a property is cut at its first 0x01, so a value may hold more of them.
+        # A property is cut at its first 0x01, so a value may hold more of them.
         b"a\x01x\x01y\x02",
         # Names of the checksum that are none: too short, or not at the end.
         b"__CRC32#\x010\x02",

@@ -269,7 +269,7 @@ def test_negative_topic_size_whose_sum_adds_up_is_bad(version):
 
 @pytest.mark.parametrize("size", [128, 200, 255])
 def test_topic_beyond_127_bytes_of_version_1_is_bad(size):
-    """Spec 18, pitfall 3: its length is a signed byte, whatever the sum says."""
+    """The length of a topic is a signed byte there, whatever the sum of the lengths says."""
     record = bytearray(sealed(b"", "", version=2))
     record[4:8] = layout.MAGIC_V1.to_bytes(4, "big", signed=True)
     record[BODY_AT : BODY_AT + 2] = bytes([size]) + b"T" * size
@@ -334,7 +334,7 @@ def test_record_without_whole_checksum_is_bad_only_where_one_is_required():
 
 
 def test_whole_checksum_stands_in_for_that_of_the_body():
-    """Spec 2.6: then the body's own is not checked."""
+    """With a checksum of the whole record the body's own is not checked."""
     record = encode(Message(topic="T", body=b"hello"), envelope(reserve_crc=True))
     struct.pack_into(">i", record, 8, 1)
     seal(record, 0, 0, 0, 0, True)

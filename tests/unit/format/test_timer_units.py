@@ -1,4 +1,4 @@
-"""Timer log, wheel and timer checkpoint (spec 13.2)."""
+"""Timer log, wheel and timer checkpoint (docs/formats/timer.md)."""
 
 import struct
 

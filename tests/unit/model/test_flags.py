@@ -1,4 +1,4 @@
-"""The bits of a system flag (spec 2.3)."""
+"""The bits of a system flag (docs/formats/commitlog.md)."""
 
 import pytest
 

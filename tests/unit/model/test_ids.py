@@ -1,4 +1,4 @@
-"""The two kinds of id; both have 32 or 56 hex digits (spec 2.7, vectors of 2.12)."""
+"""The two kinds of id; both have 32 or 56 hex digits (docs/formats/commitlog.md)."""
 
 import pytest
 

@@ -92,9 +92,10 @@ def test_flush_of_all_makes_names_safe_once(tmp_path):
     queues.close()
 
 
-def test_names_of_a_queue_that_was_dropped_need_no_sync(tmp_path):
+def test_flush_behind_a_drop_passes_over_directories_that_are_gone(tmp_path):
     queues = open_set(tmp_path, CountingOps())
     put(queues.get_or_create(KEY), 0, 3)
     queues.drop("T")
+    assert not (tmp_path / "consumequeue" / "T").exists()
     queues.flush(0)
     queues.close()

@@ -56,7 +56,7 @@ def test_clean_start_reads_only_the_last_file(builder):
 
 
 def test_tail_that_no_queue_holds_is_dispatched_from_its_first_record(builder):
-    """Pitfall 11: the first missing record begins exactly where the queues end."""
+    """The first missing record begins exactly where the queues end."""
     bench = bench_of(builder.records(4).records(3, dispatched=False))
     report = bench.recover()
     assert report.dispatched_from == builder.placed[4].physical_offset
@@ -206,7 +206,7 @@ def test_bad_checksum_is_no_end_where_none_is_checked(builder):
 
 
 def test_stale_records_never_come_back(builder):
-    """Pitfall 10: one that is appended at the cut may end just where an old one begins."""
+    """A record that is appended at the cut may end just where an old one begins."""
     builder.records(6).unclean().write()
     place, path = builder.placed[2], builder.log_path(0)
     good = path.read_bytes()[place.physical_offset : place.end]

@@ -33,7 +33,7 @@ def builder(tmp_path):
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_lost_queue_is_made_from_the_whole_log(builder, clean):
-    """Pitfall 20: otherwise its offsets would begin at 0 again."""
+    """Made from a part of the log, its offsets would begin at 0 again."""
     for number in range(15):
         builder.record("T", 0, str(number).encode()).record("U", 1)
     last = builder.placed[-1].store_timestamp + 4000
