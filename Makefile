@@ -1,7 +1,7 @@
 # Set-up, tests, checks, demo and benchmarks. `make help` lists the targets.
 #
 #   make setup PYTHON=/usr/bin/python3.12    set up with this interpreter
-#   make test ARGS='-k scan -x'              pass arguments on (test, soak, crash, power-cuts, demo, bench)
+#   make test ARGS='-k scan -x'              pass arguments on (all but setup, check, format and clean)
 #   make test PROCESSES=0                    run the tests in one process, as plain pytest does
 
 PYTHON ?=
@@ -12,10 +12,12 @@ venv := .venv
 python := $(venv)/bin/python
 # A file's tests stay together, and all of Spark's do: they share what is dear to make
 # (tests/conftest.py).
+# The tests in which the two kernels could differ.
+kernel_tests = tests/unit/format tests/golden tests/property
 in_parallel = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready demo test test-spark42 soak crash power-cuts check format bench clean
+.PHONY: help setup ready demo test test-kernels test-spark42 test-versions soak crash power-cuts check format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -33,11 +35,22 @@ demo: ready ## Run the main job on the store that comes with the project, under 
 test: ready ## Run all tests
 	@$(python) -m pytest $(in_parallel) $(ARGS)
 
+# ROCKETLAKE_KERNEL=native makes a missing compiled kernel an error, not a skip.
+test-kernels: ready ## Run the kernel, golden and property tests on each kernel; both are required
+	@for kernel in native pure; do \
+		echo "== $$kernel kernel"; \
+		ROCKETLAKE_KERNEL=$$kernel $(python) -m pytest $(in_parallel) $(kernel_tests) \
+			--ignore tests/golden/test_golden_kernels.py $(ARGS) || exit $$?; \
+	done
+
 # Beside the one of .venv, in a folder of its own.
 test-spark42: ready ## Run the Spark tests with PySpark 4.2 instead of the newest
 	@[ -e $(venv)/spark42/pyspark ] || $(python) -m pip install --quiet \
 		--disable-pip-version-check --target $(venv)/spark42 'pyspark>=4.2,<4.3'
 	@PYTHONPATH=$(CURDIR)/$(venv)/spark42 $(python) -m pytest $(in_parallel) tests/spark $(ARGS)
+
+test-versions: ready ## Run all tests on each Python from 3.11 to 3.14 found here, and PySpark 4.2
+	@$(python) tools/test_versions.py $(in_parallel) $(ARGS)
 
 soak: ready ## Run the long tests: two minutes each, or ROCKETLAKE_SOAK_S seconds
 	@ROCKETLAKE_SOAK_S=$${ROCKETLAKE_SOAK_S:-120} $(python) -m pytest tests/soak $(ARGS)

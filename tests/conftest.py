@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,22 @@ def pytest_configure() -> None:
 
 def pytest_report_header() -> str:
     return f"kernel: {kernel_in_use()}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was tried, so that a run on one version is not taken for a run on all."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    terminalreporter.write_line(
+        f"tried: Python {python}, {kernel_in_use()} kernel, {pyspark_in_use()};"
+        " the other kernel: make test-kernels; other versions: make test-versions"
+    )
+
+
+def pyspark_in_use() -> str:
+    try:
+        return f"PySpark {version('pyspark')}"
+    except PackageNotFoundError:
+        return "no PySpark"
 
 
 def kernel_in_use() -> str:
