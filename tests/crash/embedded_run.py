@@ -52,13 +52,13 @@ class Certain(Struct, frozen=True):
 
 def open_embedded(disk: SimDisk, clock: ManualClock) -> Store:
     """Open the store of a program on a disk."""
-    return open_writable(ROOT, CHOICE, OpenSettings(disk, clock))
+    return open_writable(ROOT, CHOICE, OpenSettings(ops=disk, clock=clock))
 
 
 def open_with(disk: SimDisk, clock: ManualClock, options: Mapping[str, object]) -> Store:
     """Open the store of a program on a disk, with small files and some options."""
     choice = StoreOptions.choose(None, **{**SIZES, **options})
-    return open_writable(ROOT, choice, OpenSettings(disk, clock))
+    return open_writable(ROOT, choice, OpenSettings(ops=disk, clock=clock))
 
 
 class EmbeddedRun:

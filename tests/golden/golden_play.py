@@ -11,9 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rocketlake.delay.ports import DueRequest
 from rocketlake.delay.services import DelayServices
-from rocketlake.delay.store_access import StoreDoor
+from rocketlake.delay.store_access import DelayStore, DueRequest
 from rocketlake.files.mapped_file_queue import Expiry
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.filters.bloom import BloomFilter
@@ -91,7 +90,7 @@ class Stage:
             store.add_dispatcher(make_filter_bits(spec["filters"]), is_first=True)
         self._due: list[Step] = []
         self._receipts: list[PutReceipt] = []
-        door = StoreDoor(self._put_due, store.sync, queues=store.queues, log=store.log)
+        door = DelayStore(self._put_due, store.sync, queues=store.queues, log=store.log)
         self.delay = DelayServices(door, root, store.options, ops=PosixFileOps(), clock=self.clock)
         store.add_hook(self.delay.hook)
 

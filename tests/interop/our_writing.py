@@ -17,7 +17,7 @@ from msgspec import Struct
 from rocketlake.clock import SystemClock
 from rocketlake.delay.hook import DelayHook
 from rocketlake.delay.levels import DelayLevels
-from rocketlake.delay.ports import Usage
+from rocketlake.delay.store_access import Usage
 from rocketlake.format.batch import BatchEntry, encode_entries
 from rocketlake.model import flags
 from rocketlake.model import properties as names

@@ -10,44 +10,26 @@ Compat: as HookUtils#handleScheduleMessage of 5.x; 4.x does the same for levels 
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
 from rocketlake.clock import Clock
 from rocketlake.delay.levels import DelayLevels, queue_of
-from rocketlake.delay.ports import DueRequest, Usage
 from rocketlake.delay.redelivery import parse_number
+from rocketlake.delay.store_access import DueRequest, Usage
+from rocketlake.delay.timer_rules import TIMER_QUEUE
+from rocketlake.delay.timer_store import TimerStore
 from rocketlake.model import flags, topics
 from rocketlake.model import properties as names
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
-
-TIMER_QUEUE: Final = QueueKey(topics.TIMER_TOPIC, 0)
 
 _TIMES: Final = (names.TIMER_DELAY_S, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 _DELAYS: Final = frozenset({names.DELAY, *_TIMES})
 _OWN_TOPICS: Final = frozenset({topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-
-
-class TimerGate(Protocol):
-    """What the hook must know of the timer. Called by any thread that puts."""
-
-    @property
-    def precision_ms(self) -> int:
-        """How many milliseconds one slot has."""
-        ...
-
-    @property
-    def max_delay_ms(self) -> int:
-        """How long a message may wait at most."""
-        ...
-
-    def is_rejected(self, due_ms: int) -> bool:
-        """Tell whether too many messages wait for this time already."""
-        ...
 
 
 class DelayHook:
@@ -67,7 +49,7 @@ class DelayHook:
         clock: Clock,
         usage: Usage,
         *,
-        timer: TimerGate | None,
+        timer: TimerStore | None,
         is_4x: bool = False,
     ) -> None:
         """Make a hook; without a timer, messages for an arbitrary time are refused.

@@ -8,12 +8,13 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.delay.levels import DelayLevels, queue_of
-from rocketlake.delay.ports import DelayStore, StoredMessage, Usage
 from rocketlake.delay.redelivery import Redelivery, real_queue
+from rocketlake.delay.store_access import DelayStore, Usage
 from rocketlake.errors import StoreError
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import QueueUnit, is_ext_address
+from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import DelayOffsets
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import HALF_TOPIC

@@ -7,8 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from rocketlake.delay.ports import DueRequest, StoredMessage
+from rocketlake.delay.store_access import DueRequest
 from rocketlake.format import layout
+from rocketlake.format.record import StoredMessage
 from rocketlake.model import properties as names
 from rocketlake.model.hashes import java_hash
 from rocketlake.model.message import Message

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketlake.clock import Clock
-from rocketlake.delay.hook import TIMER_QUEUE
-from rocketlake.delay.ports import DelayStore, StoredMessage
 from rocketlake.delay.redelivery import Redelivery, parse_number, real_queue
+from rocketlake.delay.store_access import DelayStore
+from rocketlake.delay.timer_rules import TIMER_QUEUE
 from rocketlake.errors import StoreError
 from rocketlake.format import layout
+from rocketlake.format.record import StoredMessage
 from rocketlake.format.timer import MAGIC_DELETE, MAGIC_ROLL, TimerUnit
 from rocketlake.metadata.timer_metrics import TimerMetrics
 from rocketlake.model import properties as names

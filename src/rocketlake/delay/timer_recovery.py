@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from rocketlake.delay.hook import TIMER_QUEUE
-from rocketlake.delay.ports import DelayStore
+from rocketlake.delay.store_access import DelayStore
 from rocketlake.delay.timer_files import TimerFiles
-from rocketlake.delay.timer_rules import TimerRules
+from rocketlake.delay.timer_rules import TIMER_QUEUE, TimerRules
 from rocketlake.format import layout
 from rocketlake.format.timer import MAGIC_DELETE, TimerCheckpoint
 

@@ -5,7 +5,12 @@ from typing import Final, Self
 from msgspec import Struct
 
 from rocketlake.format import layout
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import TIMER_TOPIC
 from rocketlake.store.options import StoreOptions
+
+TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)
+"""Where messages for a time wait."""
 
 _WINDOW_MAX: Final = layout.WHEEL_SLOTS // 2 - 60  # TimerMessageStore#TIMER_BLANK_SLOTS
 

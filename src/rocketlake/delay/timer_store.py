@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rocketlake.clock import Clock
-from rocketlake.delay.hook import TIMER_QUEUE
-from rocketlake.delay.ports import DelayStore, StoredMessage, Usage
 from rocketlake.delay.redelivery import parse_number
+from rocketlake.delay.store_access import DelayStore, Usage
 from rocketlake.delay.timer_delivery import SlotWork, TimerDelivery
 from rocketlake.delay.timer_files import TimerFiles
 from rocketlake.delay.timer_recovery import TimerStart, recover, remake
-from rocketlake.delay.timer_rules import TimerRules
+from rocketlake.delay.timer_rules import TIMER_QUEUE, TimerRules
 from rocketlake.errors import CorruptRecordError, StoreError
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.format import layout
+from rocketlake.format.record import StoredMessage
 from rocketlake.format.timer import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,
@@ -115,7 +115,7 @@ class TimerStore(BackgroundService):
             return []
         return [f"the timer was at {found} of its queue, which ends at {end}: it goes on at {end}"]
 
-    # --- hook.TimerGate --------------------------------------------------------------------------
+    # --- asked by DelayHook ----------------------------------------------------------------------
 
     @property
     def precision_ms(self) -> int:

@@ -1,16 +1,14 @@
-"""Keeps what is not yet archived: tells retention from where on the log is still needed.
+"""ArchiveHold: keeps log files until an archive has their messages.
 
-1. The archive's manifest is read, never written, and only again when it has changed.
-2. What is not known is kept: no manifest, none that can be read, or one that knows nothing of this
-   store holds every file of the log.
-3. Topics that the archive is not told to have are not held.
+1. The manifest of the archive is read, never written, and read again only when it has changed.
+2. Without a manifest, with one that cannot be read, or with one that has no queue of this store,
+   every log file is kept.
+3. Topics that the archive does not cover are not held.
 """
 
 import logging
 import os
-from collections.abc import Hashable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from rocketlake.errors import ConfigError
 from rocketlake.files.ops import FileOps
@@ -21,46 +19,38 @@ from rocketlake.metadata.archive_manifest import (
     archive_path,
     load_manifest,
 )
-from rocketlake.model.queues import QueueKey
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.store.queue.unit_queue import UnitQueue
 
 log = logging.getLogger(__name__)
 
 
-class Queues(Protocol):
-    """The queues of a store."""
-
-    def items(self) -> Iterable[tuple[QueueKey, UnitQueue]]:
-        """Return them by topic and number."""
-        ...
-
-
 class ArchiveHold:
-    """Tells retention which part of the log an archive does not have yet.
+    """Tells retention from which offset on the log is not archived yet.
 
     Thread-safety: any thread may ask.
     """
 
-    def __init__(self, ops: FileOps, queues: Queues, directory: Path, broker: str) -> None:
+    def __init__(self, ops: FileOps, queues: ConsumeQueueSet, directory: Path, broker: str) -> None:
         self._ops = ops
         self._queues = queues
         self._directory = directory
         self._broker = broker
-        self._seen: tuple[Hashable, ...] | None = None
+        self._seen: tuple[object, ...] | None = None
         self._manifest: Manifest | None = None
-        self._told = ""
+        self._warned = ""
 
     def __call__(self) -> int | None:
-        """Return the offset of the log below which everything may go; None if all may.
+        """Return the log offset below which files may be deleted; None: all of them.
 
         Raises:
             StoreError: the manifest cannot be read; retention keeps everything then.
         """
         manifest = self._read()
         if manifest is None or not any(end.broker == self._broker for end in manifest.queues):
-            self._tell(manifest)
+            self._warn(manifest)
             return 0
-        self._told = ""
+        self._warned = ""
         ends = manifest.ends()
         needed: int | None = None
         for key, queue in self._queues.items():
@@ -83,22 +73,23 @@ class ArchiveHold:
             self._seen = seen
         return self._manifest
 
-    def _tell(self, manifest: Manifest | None) -> None:
+    def _warn(self, manifest: Manifest | None) -> None:
         if manifest is None:
             reason = "there is no manifest yet"
         else:
             names = ", ".join(sorted({end.broker for end in manifest.queues})) or "nothing"
             reason = f"it has {names}, and nothing of {self._broker!r}"
-        if reason != self._told:  # asked every few seconds
-            self._told = reason
+        if reason != self._warned:  # called every few seconds
+            self._warned = reason
             log.warning(
                 "no log file is deleted before it is archived archive=%s reason=%s",
-                *(self._directory, reason),
+                self._directory,
+                reason,
             )
 
 
 def _reached(queue: UnitQueue, end: QueueEnd | None) -> int:
-    """Return up to where a queue is archived; 0 for one that was made anew since."""
+    """Return the end of the archived part of a queue; 0 if the queue was recreated since."""
     if end is None or end.next_offset > queue.max_offset:
         return 0
     last = end.next_offset - 1
@@ -110,14 +101,14 @@ def _reached(queue: UnitQueue, end: QueueEnd | None) -> int:
 
 
 def _first_physical(queue: UnitQueue, offset: int) -> int | None:
-    """Return where the first message at or behind a queue offset lies; None if there is none."""
-    # Order: the end first; what comes meanwhile lies behind it.
+    """Return the log offset of the first message from a queue offset on; None without one."""
+    # Order: the end first; messages that arrive meanwhile are after it.
     end = queue.max_offset
     offset = max(offset, queue.min_offset)
     if offset >= end:
         return None
     units = queue.units(offset, 1)
-    # Why: a unit that cannot be read says nothing, so everything is kept.
+    # Why: a unit that cannot be read proves nothing, so everything is kept.
     return int(units["physical_offset"][0]) if len(units) else 0
 
 

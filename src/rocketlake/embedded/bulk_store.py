@@ -100,8 +100,10 @@ def open_bulk(
         ConfigError, StoreLockedError, StoreError: as `open_store`.
     """
     choice, root, kept = _chosen(path, conf, options)
-    opening = OpenSettings(PosixFileOps(), clock or SystemClock(), kept, delivers=False)
-    return BulkStore(*open_with_parts(root, choice, opening))
+    settings = OpenSettings(
+        ops=PosixFileOps(), clock=clock or SystemClock(), kept=kept, delivers=False
+    )
+    return BulkStore(*open_with_parts(root, choice, settings))
 
 
 def _chosen(

@@ -16,8 +16,7 @@ from msgspec import Struct, structs
 
 from rocketlake.clock import Clock
 from rocketlake.config import Source
-from rocketlake.delay.store_access import StoreDoor
-from rocketlake.embedded.catalog import CurrentCatalog
+from rocketlake.delay.store_access import DelayStore
 from rocketlake.embedded.plug_ins import EngineWrapper
 from rocketlake.embedded.read_only import OfflineEngine
 from rocketlake.embedded.resolve_options import log_paths, resolve_options
@@ -144,7 +143,7 @@ class ExternalDispatchReads(OfflineEngine):
         return self._ask(units)
 
 
-class ExternalDispatchDelayStore(StoreDoor):
+class ExternalDispatchDelayStore(DelayStore):
     """What delayed delivery uses of such a store."""
 
     def __init__(
@@ -215,7 +214,7 @@ def recover_with_external_dispatch(
     directory, paths = open_dirs(ops, root, log_paths(root, values))
     settled = settled or resolve_options(directory, choice, {})
     place = TableLocation(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
-    catalog = CurrentCatalog(TopicBook.load(place))
+    catalog = TopicBook.load(place)
     engine = MessageStore(Base(directory, paths, settled, clock, catalog))
     elsewhere.attach(DispatchTargets(directory, settled, engine.queues, engine.index))
     engine.dispatch_elsewhere(elsewhere.prepare, elsewhere.dispatch_range)

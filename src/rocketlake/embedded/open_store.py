@@ -1,9 +1,9 @@
 """open_store: wires engine, delay and tables for one program.
 
-1. What can be refused without a file is refused first: nothing is made for a wrong option.
-2. Sizes come from the files of a store that is there; a caller who names others is refused.
-3. Tables are read once more when the lock is held: who closed the store just before may have
-   written them since.
+1. Wrong options are refused first, before any file is made.
+2. Sizes come from the files of an existing store; other sizes in the options are refused.
+3. Tables are read again when the lock is held: a process that closed the store just before may
+   have written them.
 """
 
 import logging
@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source
 from rocketlake.delay.services import DelayServices
-from rocketlake.delay.store_access import StoreDoor
+from rocketlake.delay.store_access import DelayStore
 from rocketlake.delay.switch import DelaySwitch
 from rocketlake.embedded.archive_hold import ArchiveHold, parse_archive
 from rocketlake.embedded.catalog import CurrentCatalog
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Dispatch: TypeAlias = Literal["internal", "external"]
-"""Who brings records to queues and index: the store, or a dispatch job."""
+"""What writes queues and index: the store itself, or a dispatch job."""
 
 
 @overload
@@ -106,7 +106,7 @@ def open_store(
     raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore: ...
-def open_store(  # noqa: PLR0913 - the door has as many parameters as it has choices
+def open_store(  # noqa: PLR0913 - one parameter for each choice
     path: AnyPath | None = None,
     conf: Source | None = None,
     *,
@@ -121,56 +121,58 @@ def open_store(  # noqa: PLR0913 - the door has as many parameters as it has cho
     raise_on_failure: bool = True,
     **options: object,
 ) -> Store | ReadOnlyStore:
-    """Open a message store; a directory that is not there is made.
+    """Open a message store; a missing directory is created.
 
-    Options are RocketMQ's keys in snake case (`flush_disk_type="SYNC_FLUSH"`), or come with `conf`:
-    a broker.conf, JSON text or a dictionary; keyword arguments are stronger. With a broker.conf (a
-    file) what is not set is as in RocketMQ: files of its sizes, 8 queues for a new topic, deletion
-    by age and disk use; otherwise the embedded preset holds. Without `path` the store is where
-    `storePathRootDir` says, and with a broker.conf that does not say, in `~/store`.
+    Options are RocketMQ's keys in snake case (`flush_disk_type="SYNC_FLUSH"`), or come from `conf`:
+    a broker.conf, JSON text or a dictionary; keyword arguments override it. With a broker.conf (a
+    file) RocketMQ's defaults apply (file sizes, 8 queues per topic, deletion by age and disk use),
+    otherwise the embedded preset. The default `path` is `storePathRootDir`, or `~/store` if a
+    broker.conf does not set it.
 
-    With `read_only=True` any store can be opened, also one that another process has open, and no
+    With `read_only=True` any store can be opened, even while another process has it open, and no
     byte of it is changed. Messages are kept for ever unless an option or a broker.conf says
     otherwise (docs/operations/retention.md). A store that was not closed is recovered, which may
-    take a while: `on_progress` is told how many bytes of the log were read, and of how many.
+    take a while: `on_progress` gets the number of log bytes read, and of all.
 
-    With `keep_until_archived`, the directory of an archive (docs/spark/archive.md), no log file
-    goes whose messages the archive is to have and has not; `BROKER=DIR` if it knows the store by
-    another name than that of its directory. With `dispatch="external"` queues and index are left to
-    a dispatch job (docs/spark/jobs.md). `hooks`, `arrival_listeners` and `dispatchers` take part in
-    what the store does (docs/embedded.md, rocketlake.store.ports).
+    With `keep_until_archived`, the directory of an archive (docs/spark/archive.md), a log file is
+    not deleted before the archive has its messages; `BROKER=DIR` if the archive knows the store
+    under another name than its directory's. With `dispatch="external"` a dispatch job writes queues
+    and index (docs/spark/jobs.md). `hooks`, `arrival_listeners` and `dispatchers` extend the store
+    (docs/embedded.md, rocketlake.store.ports).
 
     A put that fails raises PutFailedError. With `raise_on_failure=False` it returns a receipt with
-    RocketMQ's status instead, and the caller looks at it.
+    RocketMQ's status instead, which the caller must check.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
         StoreLockedError: another process, or this one, has it open for writing.
-        StoreNotFoundError: there is nothing to read.
+        StoreNotFoundError: the directory does not exist.
         StoreError: the files cannot be used.
     """
-    _check_dispatch(dispatch)
-    attached = Extensions.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
+    extensions = Extensions.of(hooks, arrival_listeners, dispatchers, read_only=read_only)
     choice = StoreOptions.choose(conf, **options)
     root = root_of(path, choice)
-    if keep_until_archived is not None:
-        parse_archive(keep_until_archived, root)
+    _check(dispatch, keep_until_archived, root)
     if read_only:
         return _open_read_only(root, choice)
-    opening = OpenSettings(
-        *(PosixFileOps(), clock or SystemClock(), kept_options(choice)),
+    settings = OpenSettings(
+        ops=PosixFileOps(),
+        clock=clock or SystemClock(),
+        kept=kept_options(choice),
         on_progress=on_progress,
         archive=keep_until_archived,
         is_external=dispatch == "external",
-        attached=attached,
+        extensions=extensions,
         raises=raise_on_failure,
     )
-    return open_writable(root, choice, opening)
+    return open_writable(root, choice, settings)
 
 
-def _check_dispatch(dispatch: str) -> None:
+def _check(dispatch: str, archive: AnyPath | None, root: Path) -> None:
     if dispatch not in {"internal", "external"}:
         raise ConfigError(f"dispatch = {dispatch!r}: wanted 'internal' or 'external'")
+    if archive is not None:
+        parse_archive(archive, root)
 
 
 def root_of(path: AnyPath | None, choice: Choice) -> Path:
@@ -201,47 +203,49 @@ def _open_read_only(root: Path, choice: Choice) -> ReadOnlyStore:
 # --- writing -------------------------------------------------------------------------------------
 
 
-class OpenSettings(Struct, frozen=True):
-    """What a store is opened with beside its options."""
+class OpenSettings(Struct, frozen=True, kw_only=True):
+    """How a store is opened, besides its options."""
 
     ops: FileOps
-    """The files of a machine, or of a simulated one."""
+    """The file system, possibly a simulated one."""
     clock: Clock
     kept: Mapping[str, object] = {}
-    """Options that keep messages, where nobody asked for anything else."""
+    """Options that keep messages, where no other was chosen."""
     on_progress: Progress | None = None
     archive: AnyPath | None = None
-    """What is not in there yet is kept."""
+    """Messages that are not in this archive yet are kept."""
     delivers: bool = True
-    """Deliver delayed messages that are due."""
+    """Whether delayed messages are delivered."""
     is_external: bool = False
-    """Queues and index are left to a dispatch job."""
+    """Whether a dispatch job writes queues and index."""
     raises: bool = True
-    """A put that fails raises; otherwise its receipt has a status."""
-    attached: Extensions = Extensions()
+    """Whether a failed put raises; otherwise its receipt has a status."""
+    extensions: Extensions = Extensions()
     """The hooks, listeners and dispatchers of the program."""
 
 
-def open_writable(root: Path, choice: Choice, opening: OpenSettings) -> Store:
+def open_writable(root: Path, choice: Choice, settings: OpenSettings) -> Store:
     """Open a store for writing."""
-    return open_with_parts(root, choice, opening)[0]
+    return open_with_parts(root, choice, settings)[0]
 
 
 def open_with_parts(
-    root: Path, choice: Choice, opening: OpenSettings
+    root: Path, choice: Choice, settings: OpenSettings
 ) -> tuple[Store, Engine, StoreParts]:
-    """Open a store for writing; return it, its engine, and what else it is made of.
+    """Open a store for writing; return it, its engine, and its other parts.
 
     An exception in the calling thread (Ctrl-C) leaves the store closed.
     """
     worker = ShieldedWorker("rocketlake-store")
     outcome = _Outcome()
     try:
-        return worker.run(lambda: _open_unless_given_up(root, choice, opening, (worker, outcome)))
+        return worker.run(
+            lambda: _open_unless_abandoned(root, choice, settings, worker=worker, outcome=outcome)
+        )
     except BaseException:
-        # Why: what interrupted this thread did not interrupt the worker, which may have succeeded,
-        # or does so later.
-        outcome.is_given_up = True
+        # Why: the exception did not interrupt the worker, which may have opened the store, or may
+        # still do so.
+        outcome.is_abandoned = True
         if outcome.store is not None:
             outcome.store.close()
         worker.end()
@@ -249,47 +253,52 @@ def open_with_parts(
 
 
 class _Outcome:
-    """What became of an opening, as the thread that opens and the one that waits tell each other.
+    """The outcome of an opening, shared by the thread that opens and the one that waits.
 
-    Each says its own first and then looks at the other's: at least one of them closes the store.
+    Each writes its own field first and then reads the other's: at least one of them closes the
+    store.
     """
 
-    __slots__ = ("is_given_up", "store")
+    __slots__ = ("is_abandoned", "store")
 
     def __init__(self) -> None:
         self.store: Store | None = None
-        self.is_given_up = False
+        self.is_abandoned = False
 
     def require_caller(self, root: Path) -> None:
-        """Refuse to go on for a caller that was interrupted."""
-        if self.is_given_up:
+        """Raise if the caller was interrupted."""
+        if self.is_abandoned:
             raise StoreClosedError(f"{root} is not opened: the caller was interrupted")
 
 
-def _open_unless_given_up(
-    root: Path, choice: Choice, opening: OpenSettings, shield: tuple[ShieldedWorker, _Outcome]
+def _open_unless_abandoned(
+    root: Path,
+    choice: Choice,
+    settings: OpenSettings,
+    *,
+    worker: ShieldedWorker,
+    outcome: _Outcome,
 ) -> tuple[Store, Engine, StoreParts]:
-    worker, outcome = shield
     outcome.require_caller(root)
-    opened = _open_shielded(root, choice, opening, worker)
+    opened = _open_shielded(root, choice, settings, worker)
     outcome.store = opened[0]
-    if outcome.is_given_up:
+    if outcome.is_abandoned:
         opened[0].close()
     return opened
 
 
 def _open_shielded(
-    root: Path, choice: Choice, opening: OpenSettings, worker: ShieldedWorker
+    root: Path, choice: Choice, settings: OpenSettings, worker: ShieldedWorker
 ) -> tuple[Store, Engine, StoreParts]:
-    ops, clock, is_external = opening.ops, opening.clock, opening.is_external
+    ops, clock, is_external = settings.ops, settings.clock, settings.is_external
     asked = StoreOptions.complete(choice, preset_of(choice))
     plug_ins = find_plug_ins(asked.plug_ins)
-    # Why: the program may go to another directory, and files are made all the time.
+    # Why: the program may change its directory, and files are created at any time.
     root = root.absolute()
     directory, paths = open_dirs(ops, root, log_paths(root, choice.values))
-    options = resolve_options(directory, choice, opening.kept)
-    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
-    catalog = CurrentCatalog(TopicBook.load(place))
+    options = resolve_options(directory, choice, settings.kept)
+    location = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
+    catalog = CurrentCatalog(TopicBook.load(location))
     base = Base(
         directory=directory,
         paths=paths,
@@ -300,38 +309,40 @@ def _open_shielded(
         worker=worker,
     )
     engine = MessageStore(base)
-    filters = SharedFilters(place, options, is_external=is_external)
+    filters = SharedFilters(location, options, is_external=is_external)
     bits = filters.dispatcher()
     if bits is not None:
-        # Order: before the start, which makes units too.
+        # Order: before the start, which writes units, too.
         engine.add_dispatcher(bits, is_first=True)
-    opening.attached.attach_early(engine)
-    engine.start(opening.on_progress)
+    settings.extensions.attach_early(engine)
+    engine.start(settings.on_progress)
     with ExitStack() as undo:
         undo.callback(engine.close)
-        opening.attached.attach(engine)
-        if opening.archive is not None:
+        settings.extensions.attach(engine)
+        if settings.archive is not None:
             # Order: before its first round, which is a minute after the start.
-            place_of, broker = parse_archive(opening.archive, root)
-            engine.retention.hold("archive", ArchiveHold(ops, engine.queues, place_of, broker))
-        catalog.book = TopicBook.load(place)
-        outside = ExternalDispatchEngine(engine) if is_external else None
-        outer = wrap(outside or engine, plug_ins, _plug_in_context(engine))
-        door = _make_door(engine, outer, outside)
+            archive, broker = parse_archive(settings.archive, root)
+            engine.retention.hold("archive", ArchiveHold(ops, engine.queues, archive, broker))
+        catalog.book = TopicBook.load(location)
+        external = ExternalDispatchEngine(engine) if is_external else None
+        outer = wrap(external or engine, plug_ins, _plug_in_context(engine))
+        delay_store = _make_delay_store(engine, outer, external)
         parts = _make_parts(
             engine,
-            door,
-            tables=(catalog.book, filters),
-            place=place,
+            delay_store,
+            topic_book=catalog.book,
+            filters=filters,
+            location=location,
             worker=worker,
-            delivers=opening.delivers,
+            delivers=settings.delivers,
         )
         store = Store(
-            outer, parts, path=root, unused_options=choice.unused, raise_on_failure=opening.raises
+            outer, parts, path=root, unused_options=choice.unused, raise_on_failure=settings.raises
         )
-        for part in parts.parts:
-            part.start()
-            undo.callback(part.close)
+        undo.callback(parts.topics.close)
+        for service in parts.services:
+            service.start()
+            undo.callback(service.close)
         undo.pop_all()
     exit_hook.register(store)
     return store, outer, parts
@@ -347,34 +358,34 @@ def _plug_in_context(engine: MessageStore) -> PlugInContext:
     )
 
 
-def _make_door(
-    engine: MessageStore, outer: Engine, outside: ExternalDispatchEngine | None
-) -> StoreDoor:
-    if outside is not None:
-        return ExternalDispatchDelayStore(outside, outer.put)
-    return StoreDoor(outer.put, engine.sync, queues=engine.queues, log=engine.log)
+def _make_delay_store(
+    engine: MessageStore, outer: Engine, external: ExternalDispatchEngine | None
+) -> DelayStore:
+    if external is not None:
+        return ExternalDispatchDelayStore(external, outer.put)
+    return DelayStore(outer.put, engine.sync, queues=engine.queues, log=engine.log)
 
 
 def _make_parts(
     engine: MessageStore,
-    door: StoreDoor,
+    delay_store: DelayStore,
     *,
-    tables: tuple[TopicBook, SharedFilters],
-    place: TableLocation,
+    topic_book: TopicBook,
+    filters: SharedFilters,
+    location: TableLocation,
     worker: ShieldedWorker,
     delivers: bool,
 ) -> StoreParts:
     options = engine.options
-    book, filters = tables
     has_light = options.enable_lmq and options.enable_multi_dispatch
     offsets = (LightOffsetBook if has_light else OffsetBook).load(
-        structs.replace(place, flush_log=engine.sync)
+        structs.replace(location, flush_log=engine.sync)
     )
-    topics = TopicRegistry(book, worker, default_queues=options.default_topic_queue_nums)
+    topics = TopicRegistry(topic_book, worker, default_queues=options.default_topic_queue_nums)
     groups = Groups(topics.readable_queues)
     topics.on_change = groups.topic_changed
     _adopt_topics(topics, engine)
-    delay = _make_delay(engine, door, place)
+    delay = _make_delay(engine, delay_store, location)
     recovery = engine.recovery
     assert recovery is not None, "the engine was started"
     notes = cap_progress(offsets, delay, recovery.queue_offsets)
@@ -382,8 +393,8 @@ def _make_parts(
     engine.add_listener(delay)
     engine.add_role_listener(delay)
     engine.add_listener(groups)
-    group_book = GroupBook.load(place)
-    books = [book, offsets, group_book, filters.book]
+    group_book = GroupBook.load(location)
+    books = [topic_book, offsets, group_book, filters.book]
     keeper = TableKeeper(books, interval_ms=options.flush_consumer_offset_interval)
     return StoreParts(
         core=engine,
@@ -393,8 +404,8 @@ def _make_parts(
         filters=filters,
         group_book=group_book,
         delay=delay,
-        # Order: no more topics, no more deliveries, then the tables for the last time.
-        parts=(topics, delay, keeper) if delivers else (topics, keeper),
+        # Order: no more deliveries, then the last write of the tables.
+        services=(delay, keeper) if delivers else (keeper,),
         gauges=lambda: _delay_gauges(delay),
         # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
         ensure_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
@@ -403,20 +414,22 @@ def _make_parts(
     )
 
 
-def _make_delay(engine: MessageStore, door: StoreDoor, place: TableLocation) -> DelaySwitch:
-    """Make what delays messages; the services deliver while the store takes puts."""
-    # Why not the store's own: those of a replica deliver nothing, and its role may change.
+def _make_delay(
+    engine: MessageStore, delay_store: DelayStore, location: TableLocation
+) -> DelaySwitch:
+    """Make the delay services; they deliver while the store accepts puts."""
+    # Why not the role of the store: a replica delivers nothing, and its role may change.
     options = structs.replace(engine.options, broker_role=BrokerRole.ASYNC_MASTER)
-    root, ops, clock = engine.directory.root, place.ops, place.clock
+    root, ops, clock = engine.directory.root, location.ops, location.clock
     return DelaySwitch(
-        lambda: DelayServices(door, root, options, ops=ops, clock=clock),
+        lambda: DelayServices(delay_store, root, options, ops=ops, clock=clock),
         engine.parts.offsets.next_offset,
         is_replica=engine.options.broker_role is BrokerRole.SLAVE,
     )
 
 
 def _delay_gauges(delay: DelaySwitch) -> dict[str, str]:
-    """Say, by the reference's names, how far delayed messages were delivered."""
+    """Return, by the reference's names, how far delayed messages were delivered."""
     found = {
         f"scheduleMessageOffset_{level}": f"{delivered},{end}"
         for level, (delivered, end) in delay.levels.progress().items()
@@ -427,10 +440,10 @@ def _delay_gauges(delay: DelaySwitch) -> dict[str, str]:
 
 
 def _adopt_topics(topics: TopicRegistry, engine: MessageStore) -> None:
-    """Make topics of queues whose topic is not in the table.
+    """Add topics that have queues, but no entry in the table.
 
     The table was lost, or the process was killed between the first message of a topic and its
-    entry. Whoever deletes a topic removes its queues first.
+    entry. A delete removes the queues of a topic before its entry.
     """
     counts: dict[str, int] = {}
     for key in dict(engine.queues.items()):

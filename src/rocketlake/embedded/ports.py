@@ -1,4 +1,4 @@
-"""What the embedded face stands on: an engine that stores, a reader of queues, kept progress."""
+"""What an embedded store is built on: an engine that stores messages, or one that only reads."""
 
 from concurrent.futures import Future
 from typing import Protocol
@@ -23,15 +23,15 @@ from rocketlake.store.queue.times import Boundary
 from rocketlake.store.retention.service import Deleted
 
 
-class QueueReader(Protocol):
-    """Reads queues; the part of an engine that consumers use. Called by any thread."""
+class ReadEngine(Protocol):
+    """Reads a store: an `Engine`, or the read-only view. Called by any thread."""
 
     def get(self, request: GetRequest, message_filter: MessageFilter | None = None, /) -> GetResult:
         """Return messages of a queue from an offset on."""
         ...
 
     def queue_bounds(self, key: QueueKey, /) -> tuple[int, int]:
-        """Return the offset of a queue's first message and that behind its last one."""
+        """Return the offset of a queue's first message, and the one after its last."""
         ...
 
     def offset_by_time(self, key: QueueKey, timestamp: int, boundary: Boundary, /) -> int:
@@ -39,12 +39,8 @@ class QueueReader(Protocol):
         ...
 
     def catch_up(self) -> None:
-        """Make everything visible that was put so far."""
+        """Make everything that was put so far visible."""
         ...
-
-
-class ReadEngine(QueueReader, Protocol):
-    """Reads a store. Called by any thread."""
 
     def query(self, query: KeyQuery, /) -> QueryResult:
         """Return messages by key."""
@@ -69,7 +65,7 @@ class Engine(ReadEngine, Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Where the time comes from."""
+        """The source of the time."""
         ...
 
     def put_plain(self, message: Message, queue_id: int, /) -> PutReceipt:
@@ -101,7 +97,7 @@ class Engine(ReadEngine, Protocol):
         ...
 
     def delete_expired(self, *, reserved_ms: int | None = None, force: bool = False) -> Deleted:
-        """Delete files of the log that are old enough, and what queues and index lose by that."""
+        """Delete log files that are old enough, with their queue and index entries."""
         ...
 
     def runtime_info(self) -> dict[str, str]:
@@ -109,21 +105,9 @@ class Engine(ReadEngine, Protocol):
         ...
 
     def flush(self) -> None:
-        """Bring everything to disk that was put so far."""
+        """Bring everything that was put so far to disk."""
         ...
 
     def close(self) -> None:
-        """Bring everything to disk and let go."""
-        ...
-
-
-class Progress(Protocol):
-    """How far each group has come in each queue. Called by any thread."""
-
-    def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return the next queue offset of a group; None if it never committed one."""
-        ...
-
-    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set the next queue offset of a group, forward or backward."""
+        """Bring everything to disk and close."""
         ...

@@ -16,7 +16,8 @@ from rocketlake.store.api import AppendRequest
 FIRST_LEVEL: Final = 3
 """The delay level of the first retry; each one after it waits for a level more."""
 
-_OF_THE_RECORD: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULTI_QUEUE_OFFSET})
+OF_ONE_RECORD: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULTI_QUEUE_OFFSET})
+"""Properties that a put writes for one record at one place of the log."""
 
 
 def back_request(
@@ -32,7 +33,7 @@ def back_request(
     `delay_level` 0 is three and the times it was consumed again already; below 0 it goes to the
     dead letters at once, as it does after `max_times` (None: those of the group).
     """
-    properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_RECORD}
+    properties = {k: v for k, v in message.properties.items() if k not in OF_ONE_RECORD}
     properties.setdefault(names.RETRY_TOPIC, message.topic)
     properties[names.WAIT] = "false"
     times = message.reconsume_times

@@ -14,16 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from rocketlake.delay.ports import DueRequest
+from rocketlake.delay.store_access import DueRequest
 from rocketlake.embedded import inner_batch
 from rocketlake.embedded.checks import check_message, explain, topic_size_max
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.put_failure import is_of_closed_store, put_failure, raising
 from rocketlake.embedded.routes import Route
+from rocketlake.embedded.send_back import OF_ONE_RECORD
 from rocketlake.embedded.topic_registry import TopicRegistry
 from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.format.record import StoredMessage
-from rocketlake.model import properties as names
 from rocketlake.model.flags import TRANSACTION_MASK
 from rocketlake.model.message import Message
 from rocketlake.model.topics import TopicConfig, is_system_topic
@@ -31,8 +31,6 @@ from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutSta
 from rocketlake.store.put.future import OnFailure, PutFuture
 
 _OK: Final = PutStatus.PUT_OK
-_OF_THE_PLACE: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULTI_QUEUE_OFFSET})
-"""Properties that a put writes: they speak of one record and its place in the log."""
 
 
 class Sender:
@@ -134,7 +132,7 @@ class Sender:
         if not is_system_topic(message.topic):
             self._topics.ensure_queues(message.topic, message.queue_id + 1)
             self._find_route(message.topic)[0].check(message.topic, message.queue_id)
-        properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_PLACE}
+        properties = {k: v for k, v in message.properties.items() if k not in OF_ONE_RECORD}
         again = Message(
             topic=message.topic,
             body=message.stored_body,

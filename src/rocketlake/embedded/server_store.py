@@ -124,13 +124,13 @@ def open_server_store(
         StoreError: the files cannot be used.
     """
     choice = structs.replace(StoreOptions.choose(conf, **options), is_broker_conf=True)
-    opening = OpenSettings(
-        PosixFileOps(),
-        clock or SystemClock(),
-        kept_options(choice),
-        on_progress,
+    settings = OpenSettings(
+        ops=PosixFileOps(),
+        clock=clock or SystemClock(),
+        kept=kept_options(choice),
+        on_progress=on_progress,
         raises=False,
-        attached=Extensions.of(hooks, arrival_listeners, dispatchers),
+        extensions=Extensions.of(hooks, arrival_listeners, dispatchers),
     )
-    store, _, parts = open_with_parts(root_of(path, choice), choice, opening)
+    store, _, parts = open_with_parts(root_of(path, choice), choice, settings)
     return ServerStore(store, parts)

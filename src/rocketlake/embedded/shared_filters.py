@@ -1,12 +1,13 @@
-"""SharedFilters: the one book of SQL92 subscriptions of an open store.
+"""SharedFilters: the SQL92 subscriptions of an open store, in one table.
 
-Consumers are entered as they come, and end as they go [DefaultConsumerIdsChangeListener]; dispatch
-sets their bits beside the units; consumers rule messages out by these bits.
+Consumers are registered as they join and unregistered as they leave
+[DefaultConsumerIdsChangeListener]; dispatch sets their bits beside the units; consumers rule out
+messages by these bits.
 
-Why a consumer may trust them: a message is ruled out only if it was stored after the subscription
-that is in the book, with the expression of this consumer. The birth of a subscription and its entry
-in the book are one step, and dispatch asks the book for each round. So a round that did not see
-the subscription has messages only that were stored before its birth.
+Why the bits are safe: a message is ruled out only if it was stored after the subscription in the
+book was made, with the expression of this consumer. The creation time of a subscription and its
+entry in the book are one step, and dispatch reads the book in each round. So a round without the
+subscription has only messages that were stored before it was made.
 """
 
 import threading
@@ -14,7 +15,7 @@ from typing import Final
 
 from rocketlake.embedded.selection import Selection
 from rocketlake.embedded.subscription_bits import bloom_of, subscriptions
-from rocketlake.filters.message_filter import SqlMessageFilter, UnitBits
+from rocketlake.filters.message_filter import SqlMessageFilter, UnitBits, may_want
 from rocketlake.metadata.book import TableLocation
 from rocketlake.metadata.filters import FilterBook
 from rocketlake.store.dispatch.filter_bits import FilterBits
@@ -27,10 +28,9 @@ class SharedFilters:
     def __init__(
         self, location: TableLocation, options: StoreOptions, *, is_external: bool = False
     ) -> None:
-        """With `is_external` a job sets the bits, by the table that it finds; it is left as it is.
+        """With `is_external` a dispatch job sets the bits; the table is not changed here.
 
-        Nothing is read before the book is asked for, which the start of a store does under its
-        lock.
+        The book is read on first access, which the start of a store makes under its lock.
         """
         self._location = location
         self._is_external = is_external
@@ -41,7 +41,7 @@ class SharedFilters:
 
     @property
     def book(self) -> FilterBook:
-        """The table, read when it is asked for the first time.
+        """The table, read on first access.
 
         Raises:
             StoreError: neither the file nor its copy can be used.
@@ -61,7 +61,7 @@ class SharedFilters:
         return FilterBits(self._bloom, lambda topic: subscriptions(self.book, topic))
 
     def join(self, group: str, topic: str, selection: Selection) -> Selection:
-        """Note what a consumer wants; return the same, with a look at the bits where it helps.
+        """Register what a consumer wants; return it, with a check of the bits where they are kept.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -80,10 +80,10 @@ class SharedFilters:
         if not self._has_bits:
             return selection
         bits = _GroupBits(book, group, topic, sql.expression)
-        return Selection(selection.tags, SqlMessageFilter(sql, bits))
+        return Selection(selection.tags, SqlMessageFilter(sql, bits.is_hit))
 
     def leave(self, group: str, topic: str) -> None:
-        """Note that no consumer of a group filters a topic by an expression any more.
+        """Unregister a group whose consumers no longer filter a topic by an expression.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -96,7 +96,7 @@ class SharedFilters:
 
 
 class _GroupBits:
-    """The bits of one group, as long as the book has it with one expression.
+    """The bits of one group, valid while the book has it with one expression.
 
     Thread-safety: immutable; the book is asked without a lock.
     """
@@ -114,7 +114,10 @@ class _GroupBits:
         """Tell whether the group may want the message with these bits."""
         known = self._book.get(self._topic, self._group)
         if known is None or known.expression != self._expression:
-            return True  # another consumer of the group has changed what the bits mean
-        if bits.store_timestamp <= known.born_time:
-            return True
-        return self._book.bloom.is_hit(self._positions, bits.bitmap)
+            return True  # another consumer of the group has changed the meaning of the bits
+        return may_want(
+            bits,
+            bloom=self._book.bloom,
+            positions=self._positions,
+            born_timestamp=known.born_time,
+        )

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -22,6 +22,7 @@ from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.send_back import back_request
 from rocketlake.embedded.sender import Sender
 from rocketlake.embedded.shared_filters import SharedFilters
+from rocketlake.embedded.tables import TableKeeper
 from rocketlake.embedded.topic_registry import TopicRegistry, check_topic_words, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
@@ -40,39 +41,27 @@ from rocketlake.store.retention.service import Deleted
 _CALLBACKS_S: Final = 5.0
 
 
-class Part(Protocol):
-    """Something that lives as long as the store does."""
-
-    def start(self) -> None:
-        """Begin."""
-        ...
-
-    def close(self) -> None:
-        """End it."""
-        ...
-
-
 class StoreParts(Struct, frozen=True, kw_only=True):
-    """What a store is made of, beside its engine."""
+    """The parts of a store, besides its engine."""
 
     core: MessageStore | None = None
-    """What plug-ins are wrapped around."""
+    """The engine inside the plug-ins."""
     topics: TopicRegistry
     offsets: OffsetBook
     groups: Groups
     filters: SharedFilters
     group_book: GroupBook | None = None
     delay: DelaySwitch | None = None
-    parts: tuple[Part, ...] = ()
-    """What is closed before the engine, in this order."""
+    services: tuple[DelaySwitch | TableKeeper, ...] = ()
+    """Closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
-    """What there is to say beside what the engine says."""
+    """More members for `info`."""
     ensure_group: Callable[[str], SubscriptionGroup] = lambda name: SubscriptionGroup(name=name)
-    """Told of every group that consumes; returns what is known of it."""
+    """Called for every group that consumes; returns its entry in the table."""
     recovery: RecoveryReport | None = None
     """What the start found and did."""
     worker: ShieldedWorker
-    """Does what must not be ended half done."""
+    """Runs the operations that no exception of a caller may interrupt."""
 
 
 class Store(Sender, ReadableStore, Closing):
@@ -110,7 +99,7 @@ class Store(Sender, ReadableStore, Closing):
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody closed it."""
+        """Whether the store was not closed."""
         return self._is_open
 
     @property
@@ -120,25 +109,25 @@ class Store(Sender, ReadableStore, Closing):
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What the start found and did; `notes` has what was not as it should be, in words."""
+        """What the start found and did; `notes` describes what it corrected."""
         return self._parts.recovery
 
     def close(self) -> None:
         """End every consumer, write the tables, and bring everything to disk.
 
-        A call that an exception ends (Ctrl-C) has closed the store all the same; another call does
-        no harm, and waits for one that is under way.
+        A call that an exception ends (Ctrl-C) closes the store all the same. Another call is
+        harmless, and waits for a call in progress.
 
         Raises:
             RocketLakeError: something could not be written; the store is closed all the same.
         """
         if os.getpid() != self._pid:
-            return  # a fork has no part in the files of its parent
+            return  # the files belong to the parent of this fork
         worker = self._parts.worker
         try:
             worker.run(self._close)
         except BaseException:
-            # Why again: an exception of a signal handler may have come before the worker had it.
+            # Why again: a signal handler may have raised before the worker got the call.
             worker.run(self._close)
             raise
         finally:
@@ -153,10 +142,10 @@ class Store(Sender, ReadableStore, Closing):
             self._is_open = False
             self._groups.close()
             failed: Exception | None = None
-            for close in (*(part.close for part in self._parts.parts), self._engine.close):
+            for part in (self._topics, *self._parts.services, self._engine):
                 try:
-                    close()
-                except Exception as error:  # noqa: BLE001 - what comes behind is closed first
+                    part.close()
+                except Exception as error:  # noqa: BLE001 - raised after the rest is closed
                     failed = failed or error
             exit_hook.unregister(self)
         if failed is not None:
@@ -172,7 +161,7 @@ class Store(Sender, ReadableStore, Closing):
         return {**self._engine.runtime_info(), **self._parts.gauges()}
 
     def flush(self) -> None:
-        """Have everything on disk that was put, and the progress of groups with it.
+        """Bring everything that was put to disk, and the progress of groups.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -184,10 +173,10 @@ class Store(Sender, ReadableStore, Closing):
         self._offsets.persist()
 
     def delete_expired(self, hours: float | None = None) -> Deleted:
-        """Delete now, whatever the hour, the log files not written to for so many hours.
+        """Delete log files that were not written to for `hours`, regardless of the time of day.
 
-        Without `hours`, for `file_reserved_time`; 0 is every file but the last, which stays in any
-        case. Groups that had not consumed what goes are told so: `Consumer.missed`.
+        Without `hours`, `file_reserved_time` applies; 0 deletes every file but the last. Groups
+        that had not consumed the messages see them in `Consumer.missed`.
 
         Raises:
             ValueError: `hours` is negative.
@@ -216,7 +205,7 @@ class Store(Sender, ReadableStore, Closing):
         return self._offsets.snapshot()
 
     def topic(self, name: str) -> TopicConfig | None:
-        """Return a topic; None if there is none of that name.
+        """Return a topic; None if it does not exist.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -227,10 +216,10 @@ class Store(Sender, ReadableStore, Closing):
     def create_topic(
         self, name: str, queues: int | None = None, *, attributes: Mapping[str, str] | None = None
     ) -> TopicConfig:
-        """Make a topic; without `queues` it has as many as one that is made by a put.
+        """Create a topic; without `queues` it has as many as one that a put creates.
 
         Raises:
-            ValueError: there is one of that name, or the name is not allowed.
+            ValueError: the topic exists, or the name is not allowed.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -256,13 +245,13 @@ class Store(Sender, ReadableStore, Closing):
         writable: bool | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> TopicConfig:
-        """Change a topic; what is None stays.
+        """Change a topic; arguments that are None stay as they are.
 
-        Consumers share the queues anew. Messages in queues that are taken away stay there, and are
-        consumed when the queues come back.
+        Consumers rebalance the queues. Messages in removed queues are kept, and are consumed when
+        the queues are added again.
 
         Raises:
-            ValueError: there is no such topic.
+            ValueError: the topic does not exist.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -273,12 +262,12 @@ class Store(Sender, ReadableStore, Closing):
         return self._topics.update(name, changes)
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic, its queues, and what groups have consumed of it.
+        """Delete a topic, its queues, and the progress of groups in it.
 
-        Its messages can no longer be read by queue; their bytes go when the log expires.
+        Its messages can no longer be read by queue; their bytes are deleted when the log expires.
 
         Raises:
-            ValueError: there is no such topic.
+            ValueError: the topic does not exist.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -290,8 +279,8 @@ class Store(Sender, ReadableStore, Closing):
         A crash in between leaves progress beyond the end of queues, which the next start corrects.
         """
         self._engine.drop_topic(name)
-        # Order: before the topic can be made again. Progress that is left, or that a consumer
-        # commits of a message it still has, would let a group skip messages of the next life.
+        # Order: before the topic can be created again. Progress that is left, or that a consumer
+        # commits for a message it still holds, would make a group skip messages of the new topic.
         self._groups.topic_dropped(name)
         self._offsets.remove_topic(name)
         self._offsets.persist()
@@ -311,15 +300,15 @@ class Store(Sender, ReadableStore, Closing):
         batch: int = 32,
         queues: Collection[int] | None = None,
     ) -> Consumer:
-        """Join a consumer group: iterate over the answer to get each message once.
+        """Join a consumer group: iterate over the result to get each message once.
 
-        Consumers of a group share the queues of the topic. `start` is where a group begins that
-        has not consumed the topic before. The loop waits for messages; it ends when none came for
-        `timeout` seconds (None: never), or when consumer or store are closed. A message is
+        Consumers of a group share the queues of the topic. `start` is where a group begins that has
+        not consumed the topic before. The loop waits for messages; it ends after `timeout` seconds
+        without one (None: never), or when the consumer or the store is closed. A message is
         committed when the loop asks for the next one.
 
         Raises:
-            TypeError, ValueError: an argument makes no sense; the text names it.
+            TypeError, ValueError: an argument is wrong; the message names it.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -347,19 +336,19 @@ class Store(Sender, ReadableStore, Closing):
         )
 
     def _note_left(self, assignment: GroupAssignment) -> None:
-        """End the filter of a group that has no consumer of a topic any more."""
+        """End the filter of a group whose last consumer of a topic has left."""
         if assignment.member_count == 0:
             with suppress(StoreClosedError):  # every filter counts as ended after the next start
                 self._filters.leave(assignment.group, assignment.topic)
 
     def reset_offsets(self, group: str, topic: str, to: Start | Mapping[int, int]) -> None:
-        """Let a group go on elsewhere: at the first or last message, at a time, or at offsets.
+        """Move a group to the first or last message, to a time, or to offsets.
 
-        `to` may be a dictionary of offsets by queue; queues that it does not name stay. Consumers
-        that are running go on there with their next message.
+        `to` may be a dictionary of offsets by queue; other queues stay where they are. Running
+        consumers continue there with their next message.
 
         Raises:
-            TypeError, ValueError: there is no such topic, or `to` makes no sense.
+            TypeError, ValueError: the topic does not exist, or `to` is wrong.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -384,15 +373,14 @@ class Store(Sender, ReadableStore, Closing):
         delay_level: int = 0,
         max_times: int | None = None,
     ) -> PutReceipt:
-        """Give a message back that a group could not consume: it comes again, later each time.
+        """Return a message that a group could not consume: it is redelivered, later each time.
 
-        The message goes to the topic `%RETRY%group`, which has to be consumed as well, after the
-        delay of `delay_level` (0: level 3, then 4, 5, ... each time). When it was consumed again
-        `max_times` (None: what the group is allowed, 16 by default), or with a level below 0, it
-        goes to `%DLQ%group` instead.
+        The message goes to the topic `%RETRY%group`, which the group must consume too, after the
+        delay of `delay_level` (0: level 3, then 4, 5, ...). After `max_times` redeliveries (None:
+        the limit of the group, 16 by default), or with a level below 0, it goes to `%DLQ%group`.
 
         Raises:
-            ValueError: no good record begins at the offset.
+            ValueError: no valid record begins at the offset.
             PutFailedError, StoreClosedError, StorePoisonedError: as `put`.
         """
         refused = self._refuse_if_closed()
@@ -412,7 +400,7 @@ class Store(Sender, ReadableStore, Closing):
         return self._answer(self._engine.put(request), request.message.topic)
 
     def join_group(self, group: str) -> SubscriptionGroup:
-        """See to it that a group is known and has its retry topic; return what is known of it.
+        """Create a group and its retry topic unless they exist; return the group.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -426,9 +414,9 @@ class Store(Sender, ReadableStore, Closing):
     # --- open or closed ------------------------------------------------------------------------
 
     def require_open(self) -> None:
-        """Refuse to work unless the store is open, and in this process.
+        """Raise unless the store is open, and in this process.
 
-        Every public method that reads or writes asks this first.
+        Every public method that reads or writes calls this first.
 
         Raises:
             StoreClosedError: it is closed, or was opened before this process was forked.

@@ -42,9 +42,6 @@ class TopicRegistry:
         for config in book.topics():
             self._set_route(config)
 
-    def start(self) -> None:
-        """Do nothing: it is ready when it is made."""
-
     def close(self) -> None:
         """Refuse changes from now on, and forget the routes: puts look at the store again."""
         with self._lock:

@@ -1,15 +1,13 @@
-"""Which messages of a queue a reader wants: told by the queue's unit, then by the message.
+"""Message filters: which messages of a queue a reader wants, by queue unit and by message.
 
-1. A unit can rule a message out without its record being read: by the hash of its tag, or by the
-   bits that a store keeps for SQL92 subscriptions. What it lets pass may still be unwanted.
+1. A unit can rule a message out without reading its record: by the hash of its tag, or by the
+   bits that a store keeps for SQL92 subscriptions. Other messages may still be unwanted.
 2. The message decides: by the exact text of its tag, or by its properties.
 """
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
-
-from msgspec import Struct
 
 from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.sql92 import SqlFilter
@@ -18,11 +16,11 @@ from rocketlake.model import properties as names
 
 
 class FilteredMessage(Protocol):
-    """What a filter sees of a message."""
+    """The parts of a message that a filter reads."""
 
     @property
     def tags(self) -> str | None:
-        """The tag, if there is one."""
+        """The tag; None without one."""
         ...
 
     @property
@@ -32,7 +30,7 @@ class FilteredMessage(Protocol):
 
 
 class UnitBits(Protocol):
-    """What an extension unit says of a message."""
+    """The parts of an extension unit that a filter reads."""
 
     @property
     def store_timestamp(self) -> int:
@@ -41,7 +39,7 @@ class UnitBits(Protocol):
 
     @property
     def bitmap(self) -> bytes:
-        """The bits of the subscriptions that want it; empty if none were computed."""
+        """The bits of the subscriptions that want the message; empty if not computed."""
         ...
 
 
@@ -50,21 +48,21 @@ class MessageFilter(Protocol):
 
     @property
     def hashes(self) -> bytes | None:
-        """Tag hashes (native 32-bit integers), one of which a unit must have; None: any will do."""
+        """Tag hashes (native 32-bit integers), one of which a unit must have; None: any hash."""
         ...
 
     @property
     def is_told_by_hash(self) -> bool:
-        """Whether `hashes` are all that a broker looks at; its client compares the text."""
+        """Whether a broker checks only `hashes`, and its client compares the text."""
         ...
 
     @property
     def reads_bits(self) -> bool:
-        """Whether extension units are to be shown to `may_match`."""
+        """Whether `may_match` reads extension units."""
         ...
 
     def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
-        """Tell whether the message of a unit may be wanted; without a code nobody knows its tag."""
+        """Tell whether the message of a unit may be wanted; None: its tag is unknown."""
         ...
 
     def matches(self, message: FilteredMessage) -> bool:
@@ -73,7 +71,7 @@ class MessageFilter(Protocol):
 
 
 def make_filter(tags: str | None = None, sql: str | None = None) -> MessageFilter | None:
-    """Make a filter of a tag expression (`a || b`) or an SQL92 one; None if all are wanted.
+    """Make a filter from a tag expression (`a || b`) or an SQL92 one; None if all are wanted.
 
     Raises:
         ValueError: an expression is refused, or there are two.
@@ -108,60 +106,49 @@ class TagMessageFilter:
 
     def matches(self, message: FilteredMessage) -> bool:
         """Compare the text: other tags may have the same hash."""
-        # Why: the reference leaves this to its client. Whoever reads here has none.
+        # Why: the reference leaves this to its client; there is none here.
         return self.hashes is None or message.tags in self._tags
 
     def __repr__(self) -> str:
         return f"TagMessageFilter({sorted(self._tags)})"
 
 
-class BitTest(Protocol):
-    """Looks at the bits beside a unit. Called by any thread that reads."""
-
-    def is_hit(self, bits: UnitBits) -> bool:
-        """Tell whether a subscription may want the message with these bits."""
-        ...
-
-
-class SubscriptionBits(Struct, frozen=True, kw_only=True):
-    """Which bits of a bitmap belong to a subscription, and since when they are set for it."""
-
-    bloom: BloomFilter
-    positions: tuple[int, ...]
-    born_timestamp: int
-
-    def is_hit(self, bits: UnitBits) -> bool:
-        """Tell whether the subscription may want the message with these bits."""
-        # Compat: as ExpressionMessageFilter#isMatchedByConsumeQueue: bits of a message from before
-        # the subscription say nothing about it.
-        if bits.store_timestamp <= self.born_timestamp:
-            return True
-        return self.bloom.is_hit(self.positions, bits.bitmap)
+def may_want(
+    bits: UnitBits, *, bloom: BloomFilter, positions: Sequence[int], born_timestamp: int
+) -> bool:
+    """Tell from the bits beside a unit whether a subscription may want the message."""
+    # Compat: as ExpressionMessageFilter#isMatchedByConsumeQueue: bits of a message from before the
+    # subscription say nothing about it.
+    return bits.store_timestamp <= born_timestamp or bloom.is_hit(positions, bits.bitmap)
 
 
 class SqlMessageFilter:
     """Wants messages whose properties fulfil an SQL92 expression.
 
+    `bits_test` tells from the bits beside a unit whether the message may be wanted; None: always.
+
     Thread-safety: immutable.
     """
 
-    __slots__ = ("_bits", "expression")
+    __slots__ = ("_bits_test", "expression")
     hashes: Final = None
     is_told_by_hash: Final = False
 
-    def __init__(self, expression: SqlFilter, bits: BitTest | None = None) -> None:
+    def __init__(
+        self, expression: SqlFilter, bits_test: Callable[[UnitBits], bool] | None = None
+    ) -> None:
         self.expression = expression
-        self._bits = bits
+        self._bits_test = bits_test
 
     @property
     def reads_bits(self) -> bool:
         """Whether extension units can rule messages out."""
-        return self._bits is not None
+        return self._bits_test is not None
 
     def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
-        """Look at the bits, where there are some."""
+        """Check the bits, where there are some."""
         _ = tags_code
-        return self._bits is None or bits is None or self._bits.is_hit(bits)
+        return self._bits_test is None or bits is None or self._bits_test(bits)
 
     def matches(self, message: FilteredMessage) -> bool:
         """Evaluate the expression."""
@@ -172,7 +159,7 @@ class SqlMessageFilter:
 
 
 class RetryMessageFilter:
-    """Filters a retry topic: each message by what its group asked of the topic it comes from.
+    """Filters a retry topic: each message by the subscription to its original topic.
 
     `expression_of` gives the SQL92 expression of a topic, None if the group filters it otherwise.
 
@@ -190,12 +177,12 @@ class RetryMessageFilter:
         self._expression_of = expression_of
 
     def may_match(self, tags_code: int | None, bits: UnitBits | None) -> bool:
-        """Let all pass: units know nothing of the first topic."""
+        """Let all pass: units do not hold the original topic."""
         _ = tags_code, bits
         return True
 
     def matches(self, message: FilteredMessage) -> bool:
-        """Evaluate the expression of the topic that the message was first sent to."""
+        """Evaluate the expression of the original topic of the message."""
         topic = message.properties.get(names.RETRY_TOPIC)
         expression = self._expression_of(topic) if topic is not None else None
         return expression is None or expression.matches(message.properties)

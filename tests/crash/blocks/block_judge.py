@@ -74,7 +74,7 @@ def _check_same(digests: list[list[str]]) -> None:
 def _recover(root: Path, options: dict[str, Any]) -> str:
     """Open the store, deliver nothing, and leave it open; return a digest of log and queues."""
     logging.disable(logging.CRITICAL)
-    opening = OpenSettings(PosixFileOps(), SystemClock(), delivers=False)
+    opening = OpenSettings(ops=PosixFileOps(), clock=SystemClock(), delivers=False)
     open_writable(root, StoreOptions.choose(None, **options, file_reserved_time=72), opening)
     digest = hashlib.blake2b(digest_size=16)
     for family in FAMILIES:

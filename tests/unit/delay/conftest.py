@@ -3,7 +3,7 @@
 import pytest
 from delay_fakes import MemoryStore
 
-from rocketlake.delay.ports import Usage
+from rocketlake.delay.store_access import Usage
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata.book import TableLocation
 from support.manual_clock import ManualClock

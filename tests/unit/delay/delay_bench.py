@@ -1,7 +1,7 @@
 """A real store on a directory of its own, with delayed delivery that a test runs by hand."""
 
 from rocketlake.delay.services import DelayServices
-from rocketlake.delay.store_access import StoreDoor
+from rocketlake.delay.store_access import DelayStore
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
@@ -50,7 +50,7 @@ class RealBench:
         ops = PosixFileOps()
         directory, paths = open_dirs(ops, self.path, paths)
         self.store = MessageStore(Base(directory, paths, chosen, self.clock, Catalog())).start()
-        door = StoreDoor(
+        door = DelayStore(
             self.store.put, self.store.sync, queues=self.store.queues, log=self.store.log
         )
         self.delay = DelayServices(door, self.path, chosen, ops=ops, clock=self.clock)

@@ -2,9 +2,16 @@
 
 import numpy as np
 
-from rocketlake.delay.ports import StoredMessage
 from rocketlake.format.queue_unit import UNIT_DTYPE
-from rocketlake.format.record import Envelope, decode_properties, encode, scan, seal, version_for
+from rocketlake.format.record import (
+    Envelope,
+    StoredMessage,
+    decode_properties,
+    encode,
+    scan,
+    seal,
+    version_for,
+)
 from rocketlake.model import properties as names
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.hashes import tags_code

@@ -8,7 +8,7 @@ from delay_fakes import MemoryStore
 from rocketlake.delay.hook import DelayHook
 from rocketlake.delay.level_scheduler import LevelRules, LevelScheduler
 from rocketlake.delay.levels import DelayLevels
-from rocketlake.delay.ports import Usage
+from rocketlake.delay.store_access import Usage
 from rocketlake.delay.timer_files import TimerFiles
 from rocketlake.delay.timer_rules import TimerRules
 from rocketlake.delay.timer_store import TimerStore

@@ -5,8 +5,8 @@ from delay_fakes import BORN_HOST, MemoryStore
 
 from rocketlake.delay.hook import DelayHook
 from rocketlake.delay.levels import DelayLevels
-from rocketlake.delay.ports import DueRequest
 from rocketlake.delay.redelivery import hash_map_order, parse_number, real_queue
+from rocketlake.delay.store_access import DueRequest
 from rocketlake.model.flags import TransactionType
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey

@@ -1,7 +1,7 @@
 import pytest
 from timer_bench import HOUR_MS, LOG_FILE_SIZE, NOW, TimerBench
 
-from rocketlake.delay.hook import TIMER_QUEUE
+from rocketlake.delay.timer_rules import TIMER_QUEUE
 from rocketlake.errors import FileSizeError, FlushFailedError, StorePoisonedError
 from rocketlake.format import layout
 from rocketlake.model.queues import QueueKey

@@ -3,8 +3,7 @@ import threading
 import pytest
 from timer_bench import HOUR_MS, NOW, TimerBench
 
-from rocketlake.delay.hook import TIMER_QUEUE
-from rocketlake.delay.timer_rules import TimerRules
+from rocketlake.delay.timer_rules import TIMER_QUEUE, TimerRules
 from rocketlake.errors import StorePoisonedError
 from rocketlake.store.api import PutStatus
 from rocketlake.store.options import StoreOptions

@@ -400,7 +400,7 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
         offsets=offsets,
         groups=groups,
         filters=filters,
-        parts=(keeper,),
+        services=(keeper,),
         worker=worker,
     )
     return Store(engine, parts, path=config_dir)

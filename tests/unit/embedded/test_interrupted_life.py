@@ -81,7 +81,7 @@ def test_open_that_is_interrupted_twice_leaves_nothing_open(tmp_path, monkeypatc
 
 def test_error_of_any_kind_while_a_part_closes_leaves_no_lock(tmp_path, monkeypatch, threads):
     store = rocketlake.open_store(tmp_path)
-    keeper = store._parts.parts[-1]
+    keeper = store._parts.services[-1]
     monkeypatch.setattr(keeper, "close", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         store.close()

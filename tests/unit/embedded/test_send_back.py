@@ -25,7 +25,7 @@ def store(tmp_path, clock):
 
 def delivered(store, count):
     """Wait for the retry topic to hold so many."""
-    store._parts.parts[1].levels.wakeup()  # it sleeps by the machine's clock, not by the test's
+    store._parts.services[0].levels.wakeup()  # it sleeps by the machine's clock, not by the test's
     for message in store.consumer("watch", "%RETRY%g", timeout=20, start="first"):
         if message.queue_offset == count - 1:
             return message

@@ -1,6 +1,7 @@
 """What units and messages tell a filter."""
 
 import struct
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +10,9 @@ from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.message_filter import (
     RetryMessageFilter,
     SqlMessageFilter,
-    SubscriptionBits,
     TagMessageFilter,
     make_filter,
+    may_want,
 )
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.filters.tags import TagFilter
@@ -72,8 +73,8 @@ def test_expression_that_makes_no_filter_is_refused(tags, sql):
 def test_bits_rule_out_only_what_is_newer_than_the_subscription():
     bloom = BloomFilter.sized()
     positions = bloom.bit_positions("CG1", "TopicTest")
-    bits = SubscriptionBits(bloom=bloom, positions=positions, born_timestamp=100)
-    wanted = SqlMessageFilter(SqlFilter("a = 1"), bits)
+    tells = partial(may_want, bloom=bloom, positions=positions, born_timestamp=100)
+    wanted = SqlMessageFilter(SqlFilter("a = 1"), tells)
     clear, full = bytearray(bloom.byte_count), bytearray(bloom.byte_count)
     bloom.set_bits(positions, full)
 

@@ -1,9 +1,11 @@
 """Reading with a filter: by unit, by message, within a budget."""
 
+from functools import partial
+
 import pytest
 
 from rocketlake.filters.bloom import BloomFilter
-from rocketlake.filters.message_filter import SqlMessageFilter, SubscriptionBits, make_filter
+from rocketlake.filters.message_filter import SqlMessageFilter, make_filter, may_want
 from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.format.queue_unit import ExtUnit, ext_address
 from rocketlake.model.hashes import tags_code
@@ -175,8 +177,8 @@ def test_filter_of_batches_judges_the_outer_record(parts):
 
 def bits_filter(group="G", born=BEGIN_MS, sql="n IS NOT NULL"):
     positions = BLOOM.bit_positions(group, "T")
-    bits = SubscriptionBits(bloom=BLOOM, positions=positions, born_timestamp=born)
-    return SqlMessageFilter(SqlFilter(sql), bits)
+    tells = partial(may_want, bloom=BLOOM, positions=positions, born_timestamp=born)
+    return SqlMessageFilter(SqlFilter(sql), tells)
 
 
 def bitmap_of(*groups):

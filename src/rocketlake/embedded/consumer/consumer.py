@@ -23,10 +23,11 @@ from rocketlake.embedded.consumer.cursor import Cursor, CursorState
 from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.consumer.prefetcher import Missed, Prefetcher
-from rocketlake.embedded.ports import Progress, QueueReader
+from rocketlake.embedded.ports import ReadEngine
 from rocketlake.embedded.timestamps import Moment, to_ms
 from rocketlake.errors import StoreClosedError
 from rocketlake.format.record import StoredMessage
+from rocketlake.metadata.offsets import OffsetBook
 from rocketlake.store.api import CorruptUnit
 
 
@@ -59,8 +60,8 @@ class Consumer(Closing):
         self,
         plan: ConsumerPlan,
         assignment: GroupAssignment,
-        reader: QueueReader,
-        progress: Progress,
+        reader: ReadEngine,
+        offsets: OffsetBook,
         *,
         clock: Clock,
         on_left: Callable[[], None] = lambda: None,
@@ -80,7 +81,7 @@ class Consumer(Closing):
         self._forks = _process.forks
         # Why: only the prefetcher refers to the member. A consumer that the program has dropped, or
         # whose constructor an exception ended, keeps no queues from the others.
-        self._prefetcher = Prefetcher(plan, assignment, reader, progress)
+        self._prefetcher = Prefetcher(plan, assignment, reader, offsets)
         with self._lock:
             self._prefetcher.rebalance()
 

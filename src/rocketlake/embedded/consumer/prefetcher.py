@@ -11,8 +11,9 @@ from rocketlake.embedded import inner_batch
 from rocketlake.embedded.consumer.cursor import Cursor, CursorState
 from rocketlake.embedded.consumer.group_assignment import AssignedQueues, GroupAssignment, Member
 from rocketlake.embedded.consumer.plan import ConsumerPlan
-from rocketlake.embedded.ports import Progress, QueueReader
+from rocketlake.embedded.ports import ReadEngine
 from rocketlake.format.record import StoredMessage
+from rocketlake.metadata.offsets import OffsetBook
 from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import CorruptUnit, GetRequest, GetResult, GetStatus
@@ -48,13 +49,13 @@ class Prefetcher:
         self,
         plan: ConsumerPlan,
         assignment: GroupAssignment,
-        reader: QueueReader,
-        progress: Progress,
+        reader: ReadEngine,
+        offsets: OffsetBook,
     ) -> None:
         self._plan = plan
         self._assignment = assignment
         self._reader = reader
-        self._progress = progress
+        self._offsets = offsets
         self.cursors: dict[int, Cursor] = {}
         self.ready: deque[Cursor] = deque()
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
@@ -100,12 +101,12 @@ class Prefetcher:
     def _find_start(self, queue: int) -> int:
         """Return the offset of the group in a queue; commit its start if it has none."""
         plan = self._plan
-        offset = self._progress.get(plan.topic, plan.group, queue)
+        offset = self._offsets.get(plan.topic, plan.group, queue)
         if offset is None:
             # Why: a queue that was added later is read from its first message on; `last` would skip
             # what arrived before this consumer noticed the queue.
             offset = self._offset_of(plan.start if self._is_new else "first", queue)
-            self._progress.commit(plan.topic, plan.group, queue, offset)
+            self._offsets.commit(plan.topic, plan.group, queue, offset)
         return offset
 
     def _offset_of(self, start: str | int, queue: int) -> int:
@@ -177,7 +178,7 @@ class Prefetcher:
         handed = cursor.handed
         if handed != cursor.committed:
             plan = self._plan
-            self._progress.commit(plan.topic, plan.group, cursor.queue_id, handed)
+            self._offsets.commit(plan.topic, plan.group, cursor.queue_id, handed)
         cursor.note_commit(handed)
 
     # --- reading ahead -------------------------------------------------------------------------

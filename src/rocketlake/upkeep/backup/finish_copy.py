@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
-from rocketlake.embedded.catalog import CurrentCatalog
 from rocketlake.files.file_traits import LOG_FILES
 from rocketlake.files.mapped_file_factory import MappedFileMaker
 from rocketlake.files.ops import FileOps
@@ -68,7 +67,7 @@ def settle(
     has_index = directory.exists(names.INDEX) and "max_hash_slot_num" in kind.options
     options = _options(kind, has_light=has_light, has_index=has_index)
     place = TableLocation(ops, clock, root / names.CONFIG, is_4x=options.compat_version.is_4x)
-    catalog = CurrentCatalog(TopicBook.load(place))
+    catalog = TopicBook.load(place)
     # Nothing is appended to the log, so its last file needs no space beyond what it holds.
     factory = MappedFileMaker(ops, clock, replace(LOG_FILES, is_sparse=True))
     base = Base(directory, paths, options, clock, catalog, factory)

@@ -84,7 +84,7 @@ class Bench:
     def __init__(self, path, mode, disk):
         self.path = path
         choice = StoreOptions.choose(None, **{**SMALL, **MODES[mode]})
-        opening = OpenSettings(DISKS[disk](), SystemClock())
+        opening = OpenSettings(ops=DISKS[disk](), clock=SystemClock())
         self.store, self.engine, parts = open_with_parts(path, choice, opening)
         self.groups = parts.groups
         self.dispatcher = parts.core.dispatcher
