@@ -34,6 +34,7 @@ CRC_MASK: Final = 0x7FFFFFFF  # checksums are kept without their top bit
 # Whole-record checksum: the last property, `__CRC32#` 0x01 ten digits 0x02, lowest digit first.
 RECORD_CRC_SIZE: Final = 20
 RECORD_CRC_NAME: Final = b"__CRC32#"
+RECORD_CRC_DIGITS_AT: Final = 9  # behind the name and its end
 
 PROPERTY_NAME_END: Final = 0x01
 PROPERTY_END: Final = 0x02
@@ -58,8 +59,12 @@ BATCH_ENTRY_FIXED_SIZE: Final = 22  # size, magic, crc, flag, body length, prope
 # --- consume queue (docs/formats/consumequeue.md) ----------------------------------------------
 
 UNIT_SIZE: Final = 20  # i64 physical_offset, i32 size, i64 tags_code
+UNIT_RECORD_SIZE_AT: Final = 8
+UNIT_TAGS_CODE_AT: Final = 12
 PREFILL_SIZE: Final = MAX_I32  # size field of a unit that stands for a message never held
-BATCH_UNIT_SIZE: Final = 46
+BATCH_UNIT_SIZE: Final = 46  # begins as a unit
+BATCH_UNIT_BASE_OFFSET_AT: Final = 28  # i64
+BATCH_UNIT_COUNT_AT: Final = 36  # i16
 EXT_UNIT_FIXED_SIZE: Final = 20  # i16 size, i64 tags_code, i64 store_timestamp, i16 bitmap_size
 EXT_END_MARK_SIZE: Final = 4  # kept free at a file's end for the i16 -1 mark
 EXT_ADDRESS_BASE: Final = -9223372036854775808
@@ -67,9 +72,17 @@ EXT_ADDRESS_MAX: Final = -2147483649  # a tags_code up to here is an extension a
 
 # --- index (docs/formats/index.md) -------------------------------------------------------------
 
-INDEX_HEADER_SIZE: Final = 40
+INDEX_HEADER_SIZE: Final = 40  # begins with the i64 begin timestamp
+INDEX_END_TIMESTAMP_AT: Final = 8  # i64
+INDEX_BEGIN_OFFSET_AT: Final = 16  # i64
+INDEX_END_OFFSET_AT: Final = 24  # i64
+INDEX_SLOT_COUNT_AT: Final = 32  # i32: slots in use
+INDEX_ENTRY_COUNT_AT: Final = 36  # i32
 INDEX_SLOT_SIZE: Final = 4
-INDEX_ENTRY_SIZE: Final = 20
+INDEX_ENTRY_SIZE: Final = 20  # begins with the i32 hash of the key
+ENTRY_OFFSET_AT: Final = 4  # i64 physical offset
+ENTRY_TIME_DIFF_AT: Final = 12  # i32 seconds
+ENTRY_PREVIOUS_AT: Final = 16  # i32 number of the entry before in the slot's chain
 
 # --- checkpoint, timer (docs/formats/checkpoint.md, timer.md) ----------------------------------
 

@@ -272,7 +272,7 @@ cdef int fill_columns(Columns* out, const uint8_t* data, const Row* table,
             add_bytes(&out.body, data + row.body_position, row.body_size)
         if wanted & COL_FROM_HOSTS:
             have_host_room(out, i, count)
-            add_hosts(out, data + row.position + BORN_HOST_AT, row, &born, &store)
+            add_hosts(out, data + row.position + RECORD_BORN_HOST_AT, row, &born, &store)
         if wanted & COL_FROM_PROPERTIES:
             have_property_room(out, row.properties_size, i, count)
             add_properties(out, data + row.properties_position, row.properties_size, i)
@@ -387,8 +387,8 @@ cdef int64_t copy_utf8(uint8_t* to, const uint8_t* p, int64_t size) noexcept nog
 cdef inline void add_hosts(Columns* out, const uint8_t* host, const Row* row, HostText* born,
                            HostText* store) noexcept nogil:
     """Add what is made of the two hosts; those of the record before are usually the same."""
-    cdef int born_size = 20 if row.sys_flag & BORN_V6 else 8
-    cdef int store_size = 20 if row.sys_flag & STORE_V6 else 8
+    cdef int born_size = born_size_of(row.sys_flag)
+    cdef int store_size = store_size_of(row.sys_flag)
     cdef uint8_t* to
     if out.wanted & COL_BORN_HOST:
         if born.raw_size != born_size or memcmp(born.raw, host, born_size) != 0:
@@ -428,7 +428,7 @@ cdef void spell_host(HostText* out, const uint8_t* host, int size) noexcept nogi
     out.raw_size = size
     memcpy(out.raw, host, size)
     spell_hex(out.hex, host, size)
-    if size == 8:
+    if size == HOST_V4_SIZE:
         for i in range(4):
             p = spell_decimal(p, host[i])
             p[0] = 46 if i < 3 else 58
@@ -486,11 +486,11 @@ cdef inline int add_properties(Columns* out, const uint8_t* data, int64_t size,
     tags.size = keys.size = unique.size = 0
     while next_property(&rest, &name, &value):
         if name.size == 4:
-            if memcmp(name.data, b"TAGS", 4) == 0:
+            if RL_IS(name.data, name.size, RL_TAGS):
                 tags = value
-            elif memcmp(name.data, b"KEYS", 4) == 0:
+            elif RL_IS(name.data, name.size, RL_KEYS):
                 keys = value
-        elif name.size == 8 and memcmp(name.data, b"UNIQ_KEY", 8) == 0:
+        elif RL_IS(name.data, name.size, RL_UNIQUE_KEY):
             unique = value
         if is_plain:
             add_text(&out.name, name.data, name.size)

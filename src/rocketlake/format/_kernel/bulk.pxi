@@ -7,13 +7,19 @@ cdef enum:
     BULK_BAD = 3
     TAKES_TURN = -1
     BY_KEY = -2
-    CRC_TEXT_SIZE = 20
 
 
-cdef struct TopicRoute:
-    const char* topic
-    Py_ssize_t topic_size
+cdef struct StagedTopic:
+    const char* name
+    Py_ssize_t name_size
     Shape shape
+
+
+cdef struct Staging:
+    Head head  # what all rows share; the rest of it is set for each
+    const uint8_t* texts
+    bint trailing
+    bint reserve_crc
 
 
 def encode_rows(bodies, const int64_t[::1] body_places not None, texts,
@@ -26,104 +32,105 @@ def encode_rows(bodies, const int64_t[::1] body_places not None, texts,
     cdef int64_t count = rows.shape[0], i
     cdef int64_t body_end = body_view.shape[0], text_end = text_view.shape[0]
     cdef const uint8_t* body_data = &body_view[0] if body_end else NULL
-    cdef const uint8_t* text_data = &text_view[0] if text_end else NULL
-    cdef int64_t born, total = 0, size
-    cdef int32_t route
-    cdef TopicRoute* known = NULL
+    cdef int64_t total = 0, size
+    cdef int32_t number
+    cdef Staging staging
+    cdef StagedTopic* known = NULL
     cdef uint8_t* p
     cdef list names = list(topics)
     cdef int64_t names_count = len(names)
-    cdef const char* born_bytes = PyBytes_AS_STRING(born_host)
-    cdef const char* store_bytes = PyBytes_AS_STRING(store_host)
     if body_places.shape[0] != count + 1 or text_places.shape[0] != count + 1:
         raise ValueError("places are one more than rows")
     if len(versions) != len(names):
         raise ValueError("each topic has a version")
     if rows.shape[1] < 4:
         raise IndexError("rows have four columns")
-    born = to_i64(born_timestamp)
-    known = <TopicRoute*>PyMem_Realloc(NULL, max(names_count, 1) * sizeof(TopicRoute))
+    staging.head.born_timestamp = to_i64(born_timestamp)
+    staging.head.reconsume_times = 0
+    staging.head.prepared = 0
+    staging.head.born_host = PyBytes_AS_STRING(born_host)
+    staging.head.store_host = PyBytes_AS_STRING(store_host)
+    staging.texts = &text_view[0] if text_end else NULL
+    staging.trailing = trailing
+    staging.reserve_crc = reserve_crc
+    known = <StagedTopic*>PyMem_Realloc(NULL, max(names_count, 1) * sizeof(StagedTopic))
     if known == NULL:
         raise MemoryError
     try:
-        memset(known, 0, max(names_count, 1) * sizeof(TopicRoute))
+        memset(known, 0, max(names_count, 1) * sizeof(StagedTopic))
         for i in range(count):
-            route = rows[i, 0]
-            if route < 0 or route >= names_count:
-                raise ValueError(f"row {i} is of topic {route}, and there are {len(names)}")
+            number = rows[i, 0]
+            if number < 0 or number >= names_count:
+                raise ValueError(f"row {i} is of topic {number}, and there are {len(names)}")
             if not (0 <= body_places[i] <= body_places[i + 1] <= body_end
                     and 0 <= text_places[i] <= text_places[i + 1] <= text_end):
                 raise ValueError(f"row {i} lies outside the buffer")
-            if known[route].topic == NULL:
-                learn_route(&known[route], <bytes?>names[route], born_host, store_host,
-                           versions[route])
-            size = text_room(text_data, text_places[i], text_places[i + 1], trailing, reserve_crc)
-            total += record_size(&known[route].shape, known[route].topic_size,
+            if known[number].name == NULL:
+                learn_topic(&known[number], <bytes?>names[number], born_host, store_host,
+                            versions[number])
+            size = properties_room(&staging, text_places[i], text_places[i + 1])
+            total += record_size(&known[number].shape, known[number].name_size,
                                  body_places[i + 1] - body_places[i], size)
         out = PyByteArray_FromStringAndSize(NULL, total)
         p = <uint8_t*>PyByteArray_AS_STRING(out)
         with nogil:
             for i in range(count):
                 p = write_staged(
-                    p, &known[rows[i, 0]], body_data + body_places[i],
-                    body_places[i + 1] - body_places[i], text_data, text_places[i],
-                    text_places[i + 1], &rows[i, 0], born, born_bytes, store_bytes, trailing,
-                    reserve_crc)
+                    p, &staging, &known[rows[i, 0]], &rows[i, 0], body_data + body_places[i],
+                    body_places[i + 1] - body_places[i], text_places[i], text_places[i + 1])
         return out
     finally:
         PyMem_Free(known)
 
 
-cdef int learn_route(TopicRoute* route, bytes topic, bytes born_host, bytes store_host,
-                    object version) except -1:
-    shape_of(topic, born_host, store_host, version, &route.shape)
-    route.shape.sys_flag = flags_of(&route.shape, 0)
-    route.topic_size = PyBytes_GET_SIZE(topic)
-    route.topic = PyBytes_AS_STRING(topic)
+cdef int learn_topic(StagedTopic* topic, bytes name, bytes born_host, bytes store_host,
+                     object version) except -1:
+    shape_of(name, born_host, store_host, version, &topic.shape)
+    topic.shape.sys_flag = flags_of(&topic.shape, 0)
+    topic.name_size = PyBytes_GET_SIZE(name)
+    topic.name = PyBytes_AS_STRING(name)
     return 0
 
 
-cdef int64_t text_room(const uint8_t* texts, int64_t start, int64_t end, bint trailing,
-                       bint reserve_crc) noexcept nogil:
+cdef int64_t properties_room(const Staging* staging, int64_t start, int64_t end) noexcept nogil:
     """Return how many bytes of properties the record of a row has."""
     cdef int64_t size = end - start
-    if size and not trailing:
+    if size and not staging.trailing:
         size -= 1
-    if reserve_crc:
-        if size and texts[start + size - 1] != 2:
+    if staging.reserve_crc:
+        if size and staging.texts[start + size - 1] != PROPERTY_END:
             size += 1
-        size += CRC_TEXT_SIZE
+        size += RECORD_CRC_SIZE
     return size
 
 
-cdef uint8_t* write_staged(uint8_t* p, const TopicRoute* route, const uint8_t* body, int64_t body_size,
-                           const uint8_t* texts, int64_t start, int64_t end,
-                           const int32_t* row, int64_t born, const char* born_host,
-                           const char* store_host, bint trailing,
-                           bint reserve_crc) noexcept nogil:
+cdef uint8_t* write_staged(uint8_t* p, Staging* staging, const StagedTopic* topic,
+                           const int32_t* row, const uint8_t* body, int64_t body_size,
+                           int64_t start, int64_t end) noexcept nogil:
     """Write one staged record; return where the next one goes."""
-    cdef int64_t size = text_room(texts, start, end, trailing, reserve_crc)
+    cdef const Shape* shape = &topic.shape
+    cdef int64_t size = properties_room(staging, start, end)
     cdef int64_t plain = end - start
-    cdef int64_t fixed = RECORD_FIXED_SIZE + route.shape.born_size + route.shape.store_size
+    cdef int64_t fixed = RECORD_FIXED_SIZE + shape.born_size + shape.store_size + shape.width + 6
     cdef uint8_t* begin = p
-    if plain and not trailing:
+    if plain and not staging.trailing:
         plain -= 1
-    p = write_head(p, &route.shape,
-                   fixed + 4 + body_size + route.shape.width + route.topic_size + 2 + size,
-                   crc_of(body, body_size), row[1], row[3], born, born_host, store_host, 0, 0)
-    p = write_body_topic(p, &route.shape, <const char*>body, body_size, route.topic,
-                         route.topic_size, size)
-    rl_store64(begin + 20, row[0])
-    rl_store64(begin + 28, row[2])
+    staging.head.body_crc = crc_of(body, body_size)
+    staging.head.queue_id = row[1]
+    staging.head.flag = row[3]
+    p = write_head(p, shape, fixed + body_size + topic.name_size + size, &staging.head)
+    p = write_body_topic(p, shape, <const char*>body, body_size, topic.name, topic.name_size, size)
+    rl_store64(begin + RECORD_QUEUE_OFFSET_AT, row[0])
+    rl_store64(begin + RECORD_PHYSICAL_OFFSET_AT, row[2])
     if plain:
-        memcpy(p, texts + start, plain)
+        memcpy(p, staging.texts + start, plain)
     p += plain
-    if reserve_crc:
-        if size - CRC_TEXT_SIZE > plain:
-            p[0] = 2
+    if staging.reserve_crc:
+        if size - RECORD_CRC_SIZE > plain:
+            p[0] = PROPERTY_END
             p += 1
-        memcpy(p, b"__CRC32#\x010000000000\x02", CRC_TEXT_SIZE)
-        p += CRC_TEXT_SIZE
+        memcpy(p, RL_RECORD_CRC_ROOM, RECORD_CRC_SIZE)
+        p += RECORD_CRC_SIZE
     return p
 
 
@@ -133,34 +140,35 @@ cdef int look_at_staged(const uint8_t* p, int64_t left, const int64_t[:, ::1] ro
     """Tell whether a staged record may be appended; find its size, its route and its queue."""
     cdef int32_t magic
     cdef int64_t count, wanted
-    if left < 8:
+    if left < BLANK_HEADER_SIZE:
         return BULK_BAD
     size[0] = rl_load32(p)
-    magic = rl_load32(p + 4)
-    if size[0] < 8 or size[0] > left:
+    magic = rl_load32(p + RECORD_MAGIC_AT)
+    if size[0] < BLANK_HEADER_SIZE or size[0] > left:
         return BULK_BAD
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         return BULK_BY_HAND
     if size[0] < RECORD_MIN_SIZE:
         return BULK_BAD
-    route[0] = rl_load64(p + 20)
+    route[0] = rl_load64(p + RECORD_QUEUE_OFFSET_AT)
     if route[0] < 0 or route[0] >= routes.shape[0]:
         return BULK_BAD
     count = routes[route[0], 1]
     if count == 0:
         return BULK_BY_HAND
-    wanted = rl_load32(p + 12)
+    wanted = rl_load32(p + RECORD_QUEUE_ID_AT)
     if wanted == TAKES_TURN:
         wanted = routes[route[0], 2]
     elif wanted == BY_KEY:
-        wanted = rl_load32(p + 32)
+        wanted = rl_load32(p + RECORD_PHYSICAL_OFFSET_AT + 4)
         if wanted < 0:
             wanted = -wanted
         wanted = wanted % count if count > 0 else -1
     queue[0] = wanted
     if wanted < 0 or wanted >= count:
         return BULK_BAD
-    if with_crc and memcmp(p + size[0] - RECORD_CRC_SIZE, b"__CRC32#", 8) != 0:
+    if with_crc and not RL_BEGINS(
+            p + size[0] - RECORD_CRC_SIZE, RECORD_CRC_SIZE, RL_RECORD_CRC):
         return BULK_BAD
     return BULK_DONE
 
@@ -186,7 +194,7 @@ def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
         if routes.shape[1] < 4:
             raise IndexError("routes have four columns")
         now = to_i64(store_timestamp_)
-        room = view.len - at - 8
+        room = view.len - at - BLANK_HEADER_SIZE
         begin = <uint8_t*>view.buf + at
         with nogil:
             while position < end:
@@ -203,14 +211,14 @@ def append_rows(buffer, at_, const uint8_t[::1] records not None, position_,
                     break
                 p = begin + done
                 memcpy(p, source + position, size)
-                if rl_load32(p + 12) == TAKES_TURN:
+                if rl_load32(p + RECORD_QUEUE_ID_AT) == TAKES_TURN:
                     routes[route, 2] = (queue + 1) % routes[route, 1]
-                rl_store32(p + 12, <int32_t>queue)
-                rl_store64(p + 20, offsets[first + queue])
-                rl_store64(p + 28, rl_add64(place, done))
-                rl_store64(p + BORN_HOST_AT + (20 if rl_load32(p + 36) & BORN_V6 else 8), now)
+                rl_store32(p + RECORD_QUEUE_ID_AT, <int32_t>queue)
+                rl_store64(p + RECORD_QUEUE_OFFSET_AT, offsets[first + queue])
+                rl_store64(p + RECORD_PHYSICAL_OFFSET_AT, rl_add64(place, done))
+                rl_store64(p + store_timestamp_at(rl_load32(p + RECORD_SYS_FLAG_AT)), now)
                 if with_crc:
-                    crc_digits(crc_of(p, size - RECORD_CRC_SIZE), p + size - 11)
+                    write_record_crc(p, size)
                 if done == 0:
                     # The first record gets its head last: until then no reader takes what is
                     # behind it for records.

@@ -1,5 +1,5 @@
-# Fields of a send request -> a sealed record, straight into a file's memory; included by native.pyx,
-# the twin of pure/field_append.py.
+# Fields of a send request -> a sealed record, straight into a file's memory; included by
+# native.pyx, the twin of pure/field_append.py.
 
 cdef enum:
     PLAIN_FLAGS = 0x0733  # compressed, several tags, hosts of IPv6, kind of the compression
@@ -40,15 +40,15 @@ cdef int edit_properties(Text* out, const char* p, Py_ssize_t size, PropertyEdit
     cdef const char* stop
     cdef const char* split
     while p < end:
-        stop = <const char*>memchr(p, 2, end - p)
+        stop = <const char*>memchr(p, PROPERTY_END, end - p)
         if stop == NULL:
             stop = end
-        split = <const char*>memchr(p, 1, stop - p)
+        split = <const char*>memchr(p, PROPERTY_NAME_END, stop - p)
         if split == NULL or split == p or split + 1 >= stop:
             return 0
-        if memchr(split + 1, 1, stop - split - 1) != NULL:
+        if memchr(split + 1, PROPERTY_NAME_END, stop - split - 1) != NULL:
             return 0
-        if split - p == 4 and memcmp(p, b"WAIT", 4) == 0:
+        if RL_IS(p, split - p, RL_WAIT):
             if stop - split != 5 or memcmp(split + 1, b"true", 4) != 0:
                 return 0
         elif is_reserved(p, split - p):
@@ -58,7 +58,7 @@ cdef int edit_properties(Text* out, const char* p, Py_ssize_t size, PropertyEdit
             kept = min(stop + 1, end)
         p = stop + 1
     text_add(out, kept, end - kept)
-    if size and end[-1] != 2 and kept < end:
+    if size and (end - 1)[0] != PROPERTY_END and kept < end:
         text_add(out, b"\x02", 1)
     text_add(out, PyBytes_AS_STRING(edits.suffix), PyBytes_GET_SIZE(edits.suffix))
     if out.size and not trailing:
@@ -96,14 +96,11 @@ cdef inline object sent_of(object fields, int which):
 
 
 cdef struct Fields:
-    const char* born_host
+    Head head  # flag, reconsume times, born timestamp and host of the request
     int64_t born_size
     const char* body
     int64_t body_size
-    int32_t flag
     int32_t sys_flag
-    int32_t reconsume_times
-    int64_t born
 
 
 cdef int64_t append_parts(uint8_t* start, int64_t room, RecordFrame frame, PropertyEdits edits,
@@ -133,29 +130,31 @@ cdef int64_t append_parts(uint8_t* start, int64_t room, RecordFrame frame, Prope
         write_crc_room(text)
     if text.size > MAX_I16:
         return 0
-    if fields.born_size != 8 and fields.born_size != 20:
+    if fields.born_size != HOST_V4_SIZE and fields.born_size != HOST_V6_SIZE:
         raise ValueError(f"a host has 8 or 20 bytes, not {fields.born_size}")
     shape.born_size = fields.born_size
     shape.sys_flag = fields.sys_flag & ~(BORN_V6 | STORE_V6)
-    if shape.born_size == 20:
+    if shape.born_size == HOST_V6_SIZE:
         shape.sys_flag |= BORN_V6
-    if shape.store_size == 20:
+    if shape.store_size == HOST_V6_SIZE:
         shape.sys_flag |= STORE_V6
     size = record_size(&shape, PyBytes_GET_SIZE(frame.topic), fields.body_size, text.size)
     if size > frame.record_max:
         return 0
     if size > room:
         return size
-    p = write_head(start, &shape, size, 0, frame.queue_id, fields.flag, fields.born,
-                   fields.born_host, PyBytes_AS_STRING(frame.store_host), fields.reconsume_times,
-                   frame.prepared)
+    fields.head.body_crc = 0  # of the copy, below
+    fields.head.queue_id = frame.queue_id
+    fields.head.prepared = frame.prepared
+    fields.head.store_host = PyBytes_AS_STRING(frame.store_host)
+    p = write_head(start, &shape, size, &fields.head)
     body = p + 4
     p = write_body_topic(p, &shape, fields.body, fields.body_size,
                          PyBytes_AS_STRING(frame.topic), PyBytes_GET_SIZE(frame.topic),
                          text.size)
     # Why of the copy: another thread may write into a body that is no bytes object meanwhile, and a
     # record with a wrong checksum would end the log at the next start.
-    rl_store32(start + 8, crc_of(body, fields.body_size))
+    rl_store32(start + RECORD_BODY_CRC_AT, crc_of(body, fields.body_size))
     memcpy(p, text.data, text.size)
     seal_record(start, size, &shape, places, frame.reserve_crc)
     return size
@@ -194,11 +193,11 @@ cdef int64_t append_encoded(uint8_t* start, int64_t room, RecordFrame frame, Pro
 
 
 cdef int read_fields(Fields* fields, object sent, bytes born_host) except -1:
-    fields.flag = to_i32(sent_of(sent, SENT_FLAG))
+    fields.head.flag = to_i32(sent_of(sent, SENT_FLAG))
     fields.sys_flag = to_i32(sent_of(sent, SENT_SYS_FLAG))
-    fields.born = to_i64(sent_of(sent, SENT_BORN))
-    fields.reconsume_times = to_i32(sent_of(sent, SENT_RECONSUME))
-    fields.born_host = PyBytes_AS_STRING(born_host)
+    fields.head.born_timestamp = to_i64(sent_of(sent, SENT_BORN))
+    fields.head.reconsume_times = to_i32(sent_of(sent, SENT_RECONSUME))
+    fields.head.born_host = PyBytes_AS_STRING(born_host)
     fields.born_size = PyBytes_GET_SIZE(born_host)
     return 0
 
@@ -219,7 +218,7 @@ def append_fields(buffer, at_, fields, RecordFrame frame not None, PropertyEdits
         places[2] = to_i64(store_timestamp)
         born_host = sent_of(fields, SENT_BORN_HOST)
         read_fields(&numbers, fields, born_host)
-        room = view.len - at - 8
+        room = view.len - at - BLANK_HEADER_SIZE
         size = append_encoded(<uint8_t*>view.buf + at, room, frame, edits, &numbers,
                               sent_of(fields, SENT_BODY), sent_of(fields, SENT_PROPERTIES), places)
         return size if size <= room or size == 0 else -size

@@ -32,9 +32,9 @@ cdef inline bint part_inside(int64_t at, int64_t size, int64_t length) noexcept:
 
 
 cdef bint row_inside(const Row* row, int64_t length) noexcept:
-    cdef int64_t head = BORN_HOST_AT + 8
-    head += 20 if row.sys_flag & BORN_V6 else 8
-    head += 20 if row.sys_flag & STORE_V6 else 8
+    cdef int64_t head = RECORD_BORN_HOST_AT + 8
+    head += born_size_of(row.sys_flag)
+    head += store_size_of(row.sys_flag)
     return (part_inside(row.position, head, length)
             and part_inside(row.body_position, row.body_size, length)
             and part_inside(row.topic_position, row.topic_size, length)
@@ -43,9 +43,9 @@ cdef bint row_inside(const Row* row, int64_t length) noexcept:
 
 cdef int write_line(Text* out, const uint8_t* data, const Row* row, int64_t tags_code,
                     bint with_body) except -1:
-    cdef int born_size = 20 if row.sys_flag & BORN_V6 else 8
-    cdef int store_size = 20 if row.sys_flag & STORE_V6 else 8
-    cdef const uint8_t* born_host = data + row.position + BORN_HOST_AT
+    cdef int born_size = born_size_of(row.sys_flag)
+    cdef int store_size = store_size_of(row.sys_flag)
+    cdef const uint8_t* born_host = data + row.position + RECORD_BORN_HOST_AT
     cdef const uint8_t* store_host = born_host + born_size + 8
     text_grow(out, 768)
     text_add(out, b'{"topic":', 9)
@@ -109,7 +109,7 @@ cdef int write_host(Text* out, const uint8_t* host, int size) except -1:
     """Spell address and port; IPv6 in eight groups, none left out."""
     cdef int i, value, shift
     cdef bint started
-    if size == 8:
+    if size == HOST_V4_SIZE:
         for i in range(4):
             if i:
                 text_add(out, b".", 1)
@@ -240,10 +240,10 @@ cdef int write_property_object(Text* out, const uint8_t* data, int64_t size) exc
     cdef int found = 0
     text_add(out, b"{", 1)
     while p < end:
-        stop = <const uint8_t*>memchr(p, 2, end - p)
+        stop = <const uint8_t*>memchr(p, PROPERTY_END, end - p)
         if stop == NULL:
             stop = end
-        split = <const uint8_t*>memchr(p, 1, stop - p)
+        split = <const uint8_t*>memchr(p, PROPERTY_NAME_END, stop - p)
         if split != NULL and split > p and split + 1 < stop:
             if found:
                 if name_stands_before(data, p, split - p):
@@ -269,7 +269,7 @@ cdef bint name_stands_before(const uint8_t* data, const uint8_t* name, int64_t s
     while p < name:
         if p + size < name and p[size] == 1 and memcmp(p, name, size) == 0:
             return True
-        stop = <const uint8_t*>memchr(p, 2, name - p)
+        stop = <const uint8_t*>memchr(p, PROPERTY_END, name - p)
         if stop == NULL:
             return False
         p = stop + 1

@@ -18,7 +18,7 @@ cdef enum:
 
 cdef struct Host:
     uint8_t size
-    uint8_t data[20]
+    uint8_t data[HOST_V6_SIZE]
 
 
 @cython.final
@@ -162,7 +162,7 @@ cdef class StoredMessage:
 
 cdef int host_of(object endpoint, Host* host) except -1:
     cdef bytes data = endpoint.encode()
-    if len(data) != 8 and len(data) != 20:
+    if len(data) != HOST_V4_SIZE and len(data) != HOST_V6_SIZE:
         raise ValueError(f"a host has 8 or 20 bytes, not {len(data)}")
     host.size = <uint8_t>PyBytes_GET_SIZE(data)
     memcpy(host.data, PyBytes_AS_STRING(data), host.size)
@@ -187,7 +187,7 @@ cdef bint find_value(bytes raw, const char* begin, Py_ssize_t begin_size, const 
     p = PyBytes_AS_STRING(raw)
     end = p + PyBytes_GET_SIZE(raw)
     while p < end:
-        stop = <const char*>memchr(p, 2, end - p)
+        stop = <const char*>memchr(p, PROPERTY_END, end - p)
         if stop == NULL:
             stop = end
         if stop - p > begin_size and p[0] == begin[0] and memcmp(p, begin, begin_size) == 0:
@@ -240,7 +240,7 @@ cdef bint is_same(StoredMessage a, StoredMessage b) except -1:
 cdef StoredMessage make_message(const uint8_t* data, const Row* row, str topic):
     """Make a message from a row whose parts lie in the data."""
     cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
-    cdef const uint8_t* host = data + row.position + BORN_HOST_AT
+    cdef const uint8_t* host = data + row.position + RECORD_BORN_HOST_AT
     message.topic = topic
     message.raw_properties = PyBytes_FromStringAndSize(
         <const char*>data + row.properties_position, row.properties_size)
@@ -258,10 +258,10 @@ cdef StoredMessage make_message(const uint8_t* data, const Row* row, str topic):
     message.body_crc = row.body_crc
     message.reconsume_times = row.reconsume_times
     message.version = 1 if row.topic_position - row.body_position - row.body_size == 1 else 2
-    message._born_host.size = 20 if row.sys_flag & BORN_V6 else 8
+    message._born_host.size = born_size_of(row.sys_flag)
     memcpy(message._born_host.data, host, message._born_host.size)
     host += message._born_host.size + 8
-    message._store_host.size = 20 if row.sys_flag & STORE_V6 else 8
+    message._store_host.size = store_size_of(row.sys_flag)
     memcpy(message._store_host.data, host, message._store_host.size)
     return message
 

@@ -1,4 +1,5 @@
-# Property strings <-> maps, and the text they are built in; included by native.pyx, the twin of pure/properties.py.
+# Property strings <-> maps, and the text they are built in; included by native.pyx, the twin of
+# pure/properties.py.
 
 cdef struct Text:
     uint8_t* data
@@ -55,10 +56,10 @@ cdef int write_property(Text* out, object name, object value) except -1:
     text_grow(out, name_size + value_size + 2)
     memcpy(out.data + out.size, name_data, name_size)
     out.size += name_size
-    out.data[out.size] = 1
+    out.data[out.size] = PROPERTY_NAME_END
     memcpy(out.data + out.size + 1, value_data, value_size)
     out.size += value_size + 1
-    out.data[out.size] = 2
+    out.data[out.size] = PROPERTY_END
     out.size += 1
     return 0
 
@@ -66,7 +67,7 @@ cdef int write_property(Text* out, object name, object value) except -1:
 cdef inline bint has_separator(const char* data, Py_ssize_t size) noexcept:
     cdef Py_ssize_t i
     for i in range(size):
-        if data[i] == 1 or data[i] == 2:
+        if data[i] == PROPERTY_NAME_END or data[i] == PROPERTY_END:
             return True
     return False
 
@@ -96,9 +97,6 @@ cdef str keys_text(object keys):
 cdef bytes body_of(object value):
     """Take the bytes of a body; bytes() would make some of a number or a list, too."""
     return value if type(value) is bytes else bytes(memoryview(value))
-
-
-include "fields.pxi"
 
 
 cdef int write_message_properties(Text* out, object message, bint trailing) except -1:
@@ -151,10 +149,10 @@ def decode_properties(data):
     cdef const char* split
     cdef dict found = {}
     while p < end:
-        stop = <const char*>memchr(p, 2, end - p)
+        stop = <const char*>memchr(p, PROPERTY_END, end - p)
         if stop == NULL:
             stop = end
-        split = <const char*>memchr(p, 1, stop - p)
+        split = <const char*>memchr(p, PROPERTY_NAME_END, stop - p)
         if split != NULL and split > p and split + 1 < stop:
             name = PyUnicode_DecodeUTF8(p, split - p, "replace")
             found[name] = PyUnicode_DecodeUTF8(split + 1, stop - split - 1, "replace")

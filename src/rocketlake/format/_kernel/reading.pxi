@@ -15,7 +15,6 @@ cdef extern from "resident.h" nogil:
     bint rl_is_resident(const uint8_t* p, int64_t n)
 
 cdef enum:
-    BATCH_UNIT_SIZE = 46
     READ_END = 0
     READ_FULL = 1
     READ_OUTSIDE = 2
@@ -60,19 +59,19 @@ cdef int walk_units(Walk* walk, Row* rows, int64_t room, int64_t* filled) noexce
         unit = walk.units + walk.index * walk.unit_size
         number = walk.next_offset
         if walk.unit_size == BATCH_UNIT_SIZE:
-            number = rl_load64(unit + 28)
-            messages = max(rl_load16(unit + 36), <int16_t>1)
+            number = rl_load64(unit + BATCH_UNIT_BASE_OFFSET_AT)
+            messages = max(rl_load16(unit + BATCH_UNIT_COUNT_AT), <int16_t>1)
         if number >= walk.stop_offset:
             return READ_END
         physical_offset = rl_load64(unit)
-        size = rl_load32(unit + 8)
+        size = rl_load32(unit + UNIT_RECORD_SIZE_AT)
         if physical_offset < walk.log_base or physical_offset >= walk.log_end:
             return READ_OUTSIDE
         if walk.count > 0 and (
                 walk.count + messages > walk.count_max or walk.count >= walk.count_stop
                 or walk.size + size > walk.size_max):
             return READ_FULL
-        if walk.hash_count < 0 or is_wanted(walk, rl_load64(unit + 12)):
+        if walk.hash_count < 0 or is_wanted(walk, rl_load64(unit + UNIT_TAGS_CODE_AT)):
             claim[0] = rl_sub64(physical_offset, walk.log_base)
             claim[1] = size
             claim[2] = physical_offset

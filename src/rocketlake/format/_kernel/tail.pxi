@@ -186,7 +186,7 @@ cdef class LogTail:
         at = to_i64(file.wrote)
         places[0] = to_i64(slot.next_offset)
         places[1] = self._base + at
-        return at if 0 <= at <= self._view.len - 8 else -1
+        return at if 0 <= at <= self._view.len - BLANK_HEADER_SIZE else -1
 
     cdef object keep(self, object file, object slot, RecordFrame frame, int64_t at, int64_t size,
                      const int64_t* places):
@@ -213,7 +213,7 @@ cdef class LogTail:
         at = self.find_end(file, slot, places)
         if at < 0:
             return None
-        room = self._view.len - at - 8
+        room = self._view.len - at - BLANK_HEADER_SIZE
         text_start(&properties)
         properties.data = scratch
         properties.room = SCRATCH_SIZE
@@ -237,7 +237,7 @@ cdef class LogTail:
         at = self.find_end(file, slot, places)
         if at < 0:
             return None
-        room = self._view.len - at - 8
+        room = self._view.len - at - BLANK_HEADER_SIZE
         size = append_encoded(<uint8_t*>self._view.buf + at, room, frame, edits, fields, body,
                               properties, places)
         if size <= 0 or size > room:

@@ -38,10 +38,10 @@ cdef inline bint next_property(Bytes* rest, Bytes* name, Bytes* value) noexcept 
     while p < end:
         name.data = p
         split = NULL
-        while p < end and p[0] != 2:
-            if p[0] == 1:
+        while p < end and p[0] != PROPERTY_END:
+            if p[0] == PROPERTY_NAME_END:
                 split = p
-                p = <const uint8_t*>memchr(p, 2, end - p)
+                p = <const uint8_t*>memchr(p, PROPERTY_END, end - p)
                 if p == NULL:
                     p = end
                 break
@@ -56,20 +56,6 @@ cdef inline bint next_property(Bytes* rest, Bytes* name, Bytes* value) noexcept 
             rest.size = end - p
             return True
         p += 1
-    return False
-
-
-cdef inline bint is_special(const Bytes* name) noexcept nogil:
-    if name.size == 5:
-        return memcmp(name.data, b"DELAY", 5) == 0
-    if name.size == 9:
-        return memcmp(name.data, b"INNER_NUM", 9) == 0
-    if name.size == 10:
-        return memcmp(name.data, b"INNER_BASE", 10) == 0
-    if name.size == 20:
-        return memcmp(name.data, b"INNER_MULTI_DISPATCH", 20) == 0
-    if name.size == 24:
-        return memcmp(name.data, b"INNER_MULTI_QUEUE_OFFSET", 24) == 0
     return False
 
 
@@ -171,9 +157,9 @@ cdef inline uint8_t column_of(const uint8_t* data, int64_t length, const Row* ro
         found |= IS_INDEXED
     while next_property(&rest, &name, &value):
         if name.size == 4:
-            if memcmp(name.data, b"TAGS", 4) == 0:
+            if RL_IS(name.data, name.size, RL_TAGS):
                 tags = value
-        elif is_special(&name):
+        elif is_special(name.data, name.size):
             found |= IS_SPECIAL
     code[0] = <int32_t>hash_bytes(0, tags.data, tags.size) if tags.size else 0
     return found
@@ -222,11 +208,11 @@ cdef bint add_keys(Keys* keys, const uint8_t* data, int64_t length, const Row* r
     unique.size = others.size = tags.size = 0
     while next_property(&rest, &name, &value):
         if name.size == 4:
-            if memcmp(name.data, b"KEYS", 4) == 0:
+            if RL_IS(name.data, name.size, RL_KEYS):
                 others = value
-            elif memcmp(name.data, b"TAGS", 4) == 0:
+            elif RL_IS(name.data, name.size, RL_TAGS):
                 tags = value
-        elif name.size == 8 and memcmp(name.data, b"UNIQ_KEY", 8) == 0:
+        elif RL_IS(name.data, name.size, RL_UNIQUE_KEY):
             unique = value
     if unique.size and not add_key(keys, before, unique.data, unique.size, number):
         return False

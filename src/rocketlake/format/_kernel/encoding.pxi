@@ -28,7 +28,7 @@ cdef int shape_of(bytes topic, bytes born_host, bytes store_host, object version
                   Shape* shape) except -1:
     cdef Py_ssize_t limit
     for host in (born_host, store_host):
-        if len(host) != 8 and len(host) != 20:
+        if len(host) != HOST_V4_SIZE and len(host) != HOST_V6_SIZE:
             raise ValueError(f"a host has 8 or 20 bytes, not {len(host)}")
     shape.born_size = PyBytes_GET_SIZE(born_host)
     shape.store_size = PyBytes_GET_SIZE(store_host)
@@ -46,9 +46,9 @@ cdef int shape_of(bytes topic, bytes born_host, bytes store_host, object version
 cdef int32_t flags_of(const Shape* shape, object sys_flag) except? -1:
     """Return the system flag with the bits of the hosts."""
     cdef object flags = sys_flag & ~(BORN_V6 | STORE_V6)
-    if shape.born_size == 20:
+    if shape.born_size == HOST_V6_SIZE:
         flags |= BORN_V6
-    if shape.store_size == 20:
+    if shape.store_size == HOST_V6_SIZE:
         flags |= STORE_V6
     return to_i32(flags)
 
@@ -67,28 +67,37 @@ cdef int64_t record_size(const Shape* shape, int64_t topic, int64_t body,
     return size
 
 
-cdef uint8_t* write_head(uint8_t* p, const Shape* shape, int64_t size, int32_t crc,
-                         int32_t queue_id, int32_t flag, int64_t born_timestamp,
-                         const char* born_host, const char* store_host,
-                         int32_t reconsume_times, int64_t prepared) noexcept nogil:
+cdef struct Head:
+    int32_t body_crc
+    int32_t queue_id
+    int32_t flag
+    int32_t reconsume_times
+    int64_t born_timestamp
+    int64_t prepared
+    const char* born_host
+    const char* store_host
+
+
+cdef uint8_t* write_head(uint8_t* p, const Shape* shape, int64_t size,
+                         const Head* head) noexcept nogil:
     """Write everything before the body's length; return where it goes."""
     rl_store32(p, <int32_t>size)
-    rl_store32(p + 4, shape.magic)
-    rl_store32(p + 8, crc)
-    rl_store32(p + 12, queue_id)
-    rl_store32(p + 16, flag)
-    memset(p + 20, 0, 16)
-    rl_store32(p + 36, shape.sys_flag)
-    rl_store64(p + 40, born_timestamp)
-    p += BORN_HOST_AT
-    memcpy(p, born_host, shape.born_size)
+    rl_store32(p + RECORD_MAGIC_AT, shape.magic)
+    rl_store32(p + RECORD_BODY_CRC_AT, head.body_crc)
+    rl_store32(p + RECORD_QUEUE_ID_AT, head.queue_id)
+    rl_store32(p + RECORD_FLAG_AT, head.flag)
+    memset(p + RECORD_QUEUE_OFFSET_AT, 0, 16)  # both offsets are for the seal
+    rl_store32(p + RECORD_SYS_FLAG_AT, shape.sys_flag)
+    rl_store64(p + RECORD_BORN_TIMESTAMP_AT, head.born_timestamp)
+    p += RECORD_BORN_HOST_AT
+    memcpy(p, head.born_host, shape.born_size)
     p += shape.born_size
     memset(p, 0, 8)
     p += 8
-    memcpy(p, store_host, shape.store_size)
+    memcpy(p, head.store_host, shape.store_size)
     p += shape.store_size
-    rl_store32(p, reconsume_times)
-    rl_store64(p + 4, prepared)
+    rl_store32(p, head.reconsume_times)
+    rl_store64(p + 4, head.prepared)
     return p + 12
 
 
@@ -119,20 +128,23 @@ def encode(bytes topic not None, body, bytes properties not None, queue_id, flag
     cdef Py_ssize_t body_size = PyBytes_GET_SIZE(body_bytes)
     cdef const char* plain = PyBytes_AS_STRING(body_bytes)
     cdef int64_t size
-    cdef int32_t crc
+    cdef Head head
     cdef uint8_t* p
     shape_of(topic, born_host, store_host, version, &shape)
     if reserve_crc:
         properties = with_crc_room(properties)
     size = record_size(&shape, PyBytes_GET_SIZE(topic), body_size, PyBytes_GET_SIZE(properties))
     shape.sys_flag = flags_of(&shape, sys_flag)
-    crc = crc_of(<const uint8_t*>plain, body_size)
+    head.body_crc = crc_of(<const uint8_t*>plain, body_size)
+    head.queue_id = to_i32(queue_id)
+    head.flag = to_i32(flag)
+    head.born_timestamp = to_i64(born_timestamp)
+    head.reconsume_times = to_i32(reconsume_times)
+    head.prepared = to_i64(prepared_transaction_offset)
+    head.born_host = PyBytes_AS_STRING(born_host)
+    head.store_host = PyBytes_AS_STRING(store_host)
     record = PyByteArray_FromStringAndSize(NULL, size)
-    p = write_head(
-        <uint8_t*>PyByteArray_AS_STRING(record), &shape, size, crc, to_i32(queue_id),
-        to_i32(flag), to_i64(born_timestamp), PyBytes_AS_STRING(born_host),
-        PyBytes_AS_STRING(store_host), to_i32(reconsume_times),
-        to_i64(prepared_transaction_offset))
+    p = write_head(<uint8_t*>PyByteArray_AS_STRING(record), &shape, size, &head)
     p = write_body_topic(p, &shape, plain, body_size, PyBytes_AS_STRING(topic),
                          PyBytes_GET_SIZE(topic), PyBytes_GET_SIZE(properties))
     memcpy(p, PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
@@ -142,7 +154,7 @@ def encode(bytes topic not None, body, bytes properties not None, queue_id, flag
 cdef bytes with_crc_room(bytes properties):
     if properties and not properties.endswith(b"\x02"):
         properties = properties + b"\x02"
-    return properties + b"__CRC32#\x01" + b"0" * 10 + b"\x02"
+    return properties + RL_RECORD_CRC_ROOM[:RECORD_CRC_SIZE]
 
 
 def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timestamp,
@@ -153,16 +165,20 @@ def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timest
     cdef Text out
     cdef Text properties
     cdef list sizes = []
-    cdef int64_t size, start, born
-    cdef int32_t queue
+    cdef int64_t size, start
+    cdef Head head
     cdef Py_ssize_t body_size
     cdef const char* plain
     cdef uint8_t* p
     cdef bytes body
     shape_of(topic, born_host, store_host, version, &shape)
-    queue = to_i32(queue_id)
+    head.queue_id = to_i32(queue_id)
     shape.sys_flag = flags_of(&shape, sys_flag)
-    born = to_i64(born_timestamp)
+    head.born_timestamp = to_i64(born_timestamp)
+    head.reconsume_times = 0
+    head.prepared = 0
+    head.born_host = PyBytes_AS_STRING(born_host)
+    head.store_host = PyBytes_AS_STRING(store_host)
     text_start(&out)
     text_start(&properties)
     try:
@@ -177,10 +193,9 @@ def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timest
             size = record_size(&shape, PyBytes_GET_SIZE(topic), body_size, properties.size)
             start = out.size
             text_grow(&out, size)
-            p = write_head(
-                out.data + start, &shape, size, crc_of(<const uint8_t*>plain, body_size), queue,
-                to_i32(message.flag), born, PyBytes_AS_STRING(born_host),
-                PyBytes_AS_STRING(store_host), 0, 0)
+            head.body_crc = crc_of(<const uint8_t*>plain, body_size)
+            head.flag = to_i32(message.flag)
+            p = write_head(out.data + start, &shape, size, &head)
             p = write_body_topic(p, &shape, plain, body_size, PyBytes_AS_STRING(topic),
                                  PyBytes_GET_SIZE(topic), properties.size)
             memcpy(p, properties.data, properties.size)
@@ -193,10 +208,9 @@ def encode_batch(messages, bytes topic not None, queue_id, sys_flag, born_timest
 
 
 cdef int write_crc_room(Text* out) except -1:
-    if out.size and out.data[out.size - 1] != 2:
+    if out.size and out.data[out.size - 1] != PROPERTY_END:
         text_add(out, b"\x02", 1)
-    text_add(out, b"__CRC32#\x01", 9)
-    text_add(out, b"0000000000\x02", 11)
+    text_add(out, RL_RECORD_CRC_ROOM, RECORD_CRC_SIZE)
     return 0
 
 
@@ -214,12 +228,19 @@ def seal(uint8_t[::1] record not None, position_, queue_offset_, physical_offset
     if position < 0 or probe(data, position, length) != OK or not fields(data, position, &row):
         raise ValueError(f"no whole record at position {position}")
     p = data + position
-    rl_store64(p + 20, queue_offset)
-    rl_store64(p + 28, physical_offset)
-    rl_store64(p + BORN_HOST_AT + (20 if row.sys_flag & BORN_V6 else 8), store_timestamp)
+    rl_store64(p + RECORD_QUEUE_OFFSET_AT, queue_offset)
+    rl_store64(p + RECORD_PHYSICAL_OFFSET_AT, physical_offset)
+    rl_store64(p + store_timestamp_at(row.sys_flag), store_timestamp)
     if with_crc:
         trailer = p + row.size - RECORD_CRC_SIZE
-        if row.properties_size < RECORD_CRC_SIZE or memcmp(trailer, b"__CRC32#", 8) != 0:
+        if (row.properties_size < RECORD_CRC_SIZE
+                or not RL_BEGINS(trailer, RECORD_CRC_SIZE, RL_RECORD_CRC)):
             raise ValueError(f"record at position {position} has no room for its checksum")
-        crc_digits(crc_of(p, row.size - RECORD_CRC_SIZE), trailer + 9)
+        write_record_crc(p, row.size)
     return row.size
+
+
+cdef inline void write_record_crc(uint8_t* record, int64_t size) noexcept nogil:
+    """Write the digits of the checksum that ends a record."""
+    cdef int64_t covered = size - RECORD_CRC_SIZE
+    crc_digits(crc_of(record, covered), record + covered + RECORD_CRC_DIGITS_AT)

@@ -77,7 +77,7 @@ cdef inline int parse_head(const uint8_t* data, int64_t length, const int64_t* c
     reason = probe(data, position, position + size)
     if reason != OK:
         return reason
-    if rl_load64(data + position + 28) != claim[2]:
+    if rl_load64(data + position + RECORD_PHYSICAL_OFFSET_AT) != claim[2]:
         return BAD_OFFSET
     if rl_load32(data + position) != size:
         return BAD_SIZE
@@ -106,14 +106,14 @@ cdef inline int probe(const uint8_t* data, int64_t position, int64_t end) noexce
     if end <= position:
         return END_OF_DATA
     left = end - position
-    if left < 8:
+    if left < BLANK_HEADER_SIZE:
         while position < end:
             if data[position]:
                 return TORN
             position += 1
         return END_OF_DATA
     size = rl_load32(data + position)
-    magic = rl_load32(data + position + 4)
+    magic = rl_load32(data + position + RECORD_MAGIC_AT)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         if magic == MAGIC_BLANK:
             return END_OF_FILE
@@ -128,11 +128,11 @@ cdef inline int probe(const uint8_t* data, int64_t position, int64_t end) noexce
 cdef inline bint fields(const uint8_t* data, int64_t position, Row* row) noexcept nogil:
     cdef const uint8_t* p = data + position
     cdef int32_t size = rl_load32(p)
-    cdef int32_t sys_flag = rl_load32(p + 36)
+    cdef int32_t sys_flag = rl_load32(p + RECORD_SYS_FLAG_AT)
     cdef int64_t limit = size
-    cdef int64_t at = BORN_HOST_AT + (20 if sys_flag & BORN_V6 else 8)
-    cdef int64_t store_host_size = 20 if sys_flag & STORE_V6 else 8
-    cdef int width = 1 if rl_load32(p + 4) == MAGIC_V1 else 2
+    cdef int64_t at = store_timestamp_at(sys_flag)
+    cdef int64_t store_host_size = store_size_of(sys_flag)
+    cdef int width = 1 if rl_load32(p + RECORD_MAGIC_AT) == MAGIC_V1 else 2
     cdef int32_t body_size
     cdef int topic_size, properties_size
     if at + 8 + store_host_size + 16 > limit:
@@ -164,12 +164,12 @@ cdef inline bint fields(const uint8_t* data, int64_t position, Row* row) noexcep
     row.position = position
     row.size = size
     row.sys_flag = sys_flag
-    row.body_crc = rl_load32(p + 8)
-    row.queue_id = rl_load32(p + 12)
-    row.flag = rl_load32(p + 16)
-    row.queue_offset = rl_load64(p + 20)
-    row.physical_offset = rl_load64(p + 28)
-    row.born_timestamp = rl_load64(p + 40)
+    row.body_crc = rl_load32(p + RECORD_BODY_CRC_AT)
+    row.queue_id = rl_load32(p + RECORD_QUEUE_ID_AT)
+    row.flag = rl_load32(p + RECORD_FLAG_AT)
+    row.queue_offset = rl_load64(p + RECORD_QUEUE_OFFSET_AT)
+    row.physical_offset = rl_load64(p + RECORD_PHYSICAL_OFFSET_AT)
+    row.born_timestamp = rl_load64(p + RECORD_BORN_TIMESTAMP_AT)
     return True
 
 
@@ -193,10 +193,12 @@ cdef int record_crc_holds(const uint8_t* data, const Row* row) noexcept nogil:
     cdef uint8_t digits[10]
     if row.properties_size < RECORD_CRC_SIZE:
         return -1
-    if memcmp(trailer, b"__CRC32#\x01", 9) != 0 or trailer[19] != 2:
+    if (not RL_BEGINS(trailer, RECORD_CRC_SIZE, RL_RECORD_CRC)
+            or trailer[RECORD_CRC_DIGITS_AT - 1] != PROPERTY_NAME_END
+            or trailer[RECORD_CRC_SIZE - 1] != PROPERTY_END):
         return -1
     crc_digits(crc_of(start, row.size - RECORD_CRC_SIZE), digits)
-    return memcmp(trailer + 9, digits, 10) == 0
+    return memcmp(trailer + RECORD_CRC_DIGITS_AT, digits, 10) == 0
 
 
 cdef inline int32_t crc_of(const uint8_t* data, int64_t size) noexcept nogil:

@@ -20,14 +20,14 @@ def index_put(uint8_t[::1] buffer not None, slots_, entries_, hash__, physical_o
     cdef int64_t length = buffer.shape[0]
     cdef int64_t first_entry = entries_start(slots, length)
     cdef int64_t begin, diff
-    cdef int32_t count, previous
+    cdef int32_t count, used, previous
     cdef uint8_t* data = &buffer[0] if length else NULL
     cdef uint8_t* slot
     cdef uint8_t* entry
     if first_entry < 0 or entries < 0 or entries > (length - first_entry) // INDEX_ENTRY_SIZE:
         raise ValueError(f"{length} bytes do not hold {slots} slots and {entries} entries")
     begin = rl_load64(data)
-    count = rl_load32(data + 36)
+    count = rl_load32(data + INDEX_ENTRY_COUNT_AT)
     if count < 1:
         count = 1
     if count >= entries:
@@ -42,18 +42,19 @@ def index_put(uint8_t[::1] buffer not None, slots_, entries_, hash__, physical_o
     diff = min(diff // 1000, <int64_t>MAX_I32)
     entry = data + first_entry + <int64_t>count * INDEX_ENTRY_SIZE
     rl_store32(entry, hash_)
-    rl_store64(entry + 4, physical_offset)
-    rl_store32(entry + 12, <int32_t>diff)
-    rl_store32(entry + 16, previous)
+    rl_store64(entry + ENTRY_OFFSET_AT, physical_offset)
+    rl_store32(entry + ENTRY_TIME_DIFF_AT, <int32_t>diff)
+    rl_store32(entry + ENTRY_PREVIOUS_AT, previous)
     rl_store32(slot, count)
     if count <= 1:
         rl_store64(data, store_timestamp)
-        rl_store64(data + 16, physical_offset)
-    rl_store64(data + 8, store_timestamp)
-    rl_store64(data + 24, physical_offset)
+        rl_store64(data + INDEX_BEGIN_OFFSET_AT, physical_offset)
+    rl_store64(data + INDEX_END_TIMESTAMP_AT, store_timestamp)
+    rl_store64(data + INDEX_END_OFFSET_AT, physical_offset)
     if previous == 0 or count_every_put:
-        rl_store32(data + 32, <int32_t>(<uint32_t>rl_load32(data + 32) + 1))
-    rl_store32(data + 36, count + 1)
+        used = <int32_t>(<uint32_t>rl_load32(data + INDEX_SLOT_COUNT_AT) + 1)
+        rl_store32(data + INDEX_SLOT_COUNT_AT, used)
+    rl_store32(data + INDEX_ENTRY_COUNT_AT, count + 1)
     return True
 
 
@@ -87,7 +88,7 @@ def index_lookup(const uint8_t[::1] buffer not None, slots_, hash__, begin_, end
     if first_entry < 0:
         return found
     file_begin = rl_load64(data)
-    count = rl_load32(data + 36)
+    count = rl_load32(data + INDEX_ENTRY_COUNT_AT)
     if count < 1:
         count = 1
     entry = rl_load32(data + INDEX_HEADER_SIZE + floor_mod(hash_, slots) * INDEX_SLOT_SIZE)
@@ -96,13 +97,13 @@ def index_lookup(const uint8_t[::1] buffer not None, slots_, hash__, begin_, end
         if entry_at + INDEX_ENTRY_SIZE > length:
             break
         p = data + entry_at
-        diff = rl_load32(p + 12)
-        previous = rl_load32(p + 16)
+        diff = rl_load32(p + ENTRY_TIME_DIFF_AT)
+        previous = rl_load32(p + ENTRY_PREVIOUS_AT)
         if diff < 0:
             break
         time = rl_add64(file_begin, <int64_t>diff * 1000)
         if rl_load32(p) == hash_ and begin <= time <= end:
-            found.append(rl_load64(p + 4))
+            found.append(rl_load64(p + ENTRY_OFFSET_AT))
         if previous == entry or time < begin:
             break
         entry = previous
@@ -148,7 +149,9 @@ cdef int64_t put_all(uint8_t* data, int64_t slots, int64_t entries, int64_t firs
                      const uint8_t* times, bint count_every_put) noexcept nogil:
     cdef int64_t begin = rl_load64(data)
     cdef int64_t i, offset, time, diff
-    cdef int32_t count = rl_load32(data + 36), used = rl_load32(data + 32), hash_, previous
+    cdef int32_t count = rl_load32(data + INDEX_ENTRY_COUNT_AT)
+    cdef int32_t used = rl_load32(data + INDEX_SLOT_COUNT_AT)
+    cdef int32_t hash_, previous
     cdef uint8_t* ahead[PREFETCH_AHEAD]
     cdef uint8_t* slot
     cdef uint8_t* entry
@@ -180,24 +183,24 @@ cdef int64_t put_all(uint8_t* data, int64_t slots, int64_t entries, int64_t firs
             diff = 0
         entry = data + first_entry + <int64_t>count * INDEX_ENTRY_SIZE
         rl_store32(entry, hash_)
-        rl_store64(entry + 4, offset)
-        rl_store32(entry + 12, <int32_t>min(diff // 1000, <int64_t>MAX_I32))
-        rl_store32(entry + 16, previous)
+        rl_store64(entry + ENTRY_OFFSET_AT, offset)
+        rl_store32(entry + ENTRY_TIME_DIFF_AT, <int32_t>min(diff // 1000, <int64_t>MAX_I32))
+        rl_store32(entry + ENTRY_PREVIOUS_AT, previous)
         if count == 1:
             begin = time
             rl_store64(data, time)
-            rl_store64(data + 16, offset)
+            rl_store64(data + INDEX_BEGIN_OFFSET_AT, offset)
         # Order: an entry is whole before a slot names it, and counted before another slot does.
         rl_publish()
         rl_store32(slot, count)
         rl_publish()
         if previous == 0 or count_every_put:
             used = <int32_t>(<uint32_t>used + 1)
-            rl_store32(data + 32, used)
+            rl_store32(data + INDEX_SLOT_COUNT_AT, used)
         count += 1
-        rl_store64(data + 8, time)
-        rl_store64(data + 24, offset)
-        rl_store32(data + 36, count)
+        rl_store64(data + INDEX_END_TIMESTAMP_AT, time)
+        rl_store64(data + INDEX_END_OFFSET_AT, offset)
+        rl_store32(data + INDEX_ENTRY_COUNT_AT, count)
     return total
 
 
@@ -231,17 +234,17 @@ cdef int64_t walk(const uint8_t* data, int64_t length, int64_t slots, int64_t fi
     # Order: the slot before the header, so that the count is not older than the slot.
     rl_observe()
     file_begin = rl_load64(data)
-    last = rl_load32(data + 36)
+    last = rl_load32(data + INDEX_ENTRY_COUNT_AT)
     if last < 1:
         last = 1
     last = min(last, (length - first_entry) // INDEX_ENTRY_SIZE - 1)
     while 0 < entry <= last and done[0] < room:
         p = data + first_entry + entry * INDEX_ENTRY_SIZE
-        diff = rl_load32(p + 12)
-        previous = rl_load32(p + 16)
+        diff = rl_load32(p + ENTRY_TIME_DIFF_AT)
+        previous = rl_load32(p + ENTRY_PREVIOUS_AT)
         time = rl_add64(file_begin, <int64_t>diff * 1000) if entry > 1 else file_begin
         if diff >= 0 and rl_load32(p) == hash_ and begin <= time <= end:
-            offset = rl_load64(p + 4)
+            offset = rl_load64(p + ENTRY_OFFSET_AT)
             memcpy(out + 8 * done[0], &offset, 8)
             done[0] += 1
         entry = previous if diff >= 0 and previous < entry and time >= begin else 0

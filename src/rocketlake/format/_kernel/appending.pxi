@@ -46,17 +46,6 @@ cdef class RecordFrame:
         self.store_host = store_host
 
 
-cdef bint is_reserved(const char* name, Py_ssize_t size) noexcept:
-    """Tell whether the store itself acts on a property of this name."""
-    if size >= 6 and (memcmp(name, b"TIMER_", 6) == 0 or memcmp(name, b"INNER_", 6) == 0):
-        return True
-    if size == 5 and memcmp(name, b"DELAY", 5) == 0:
-        return True
-    if size == 4 and memcmp(name, b"WAIT", 4) == 0:
-        return True
-    return size == 8 and memcmp(name, b"__CRC32#", 8) == 0
-
-
 cdef bint is_plain(object message) except -1:
     """Tell whether a message asks for nothing but to be appended."""
     cdef Py_ssize_t size
@@ -79,7 +68,7 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
     0 if the frame is guarded and the message is not plain or too large.
     """
     cdef int64_t size
-    cdef int32_t flag
+    cdef Head head
     cdef uint8_t* start = p
     if _known_type is None:
         learn_type(type(message))
@@ -94,15 +83,19 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
     if frame.is_guarded and properties.size > MAX_I16:
         return 0
     size = record_size(&frame.shape, PyBytes_GET_SIZE(frame.topic), body_size, properties.size)
-    flag = to_i32(field_of(message, FLAG))
+    head.flag = to_i32(field_of(message, FLAG))
     if frame.is_guarded and size > frame.record_max:
         return 0
     if size > room:
         return size
-    p = write_head(p, &frame.shape, size,
-                   crc_of(<const uint8_t*>PyBytes_AS_STRING(body), body_size), frame.queue_id,
-                   flag, born, PyBytes_AS_STRING(frame.born_host),
-                   PyBytes_AS_STRING(frame.store_host), frame.reconsume_times, frame.prepared)
+    head.body_crc = crc_of(<const uint8_t*>PyBytes_AS_STRING(body), body_size)
+    head.queue_id = frame.queue_id
+    head.born_timestamp = born
+    head.reconsume_times = frame.reconsume_times
+    head.prepared = frame.prepared
+    head.born_host = PyBytes_AS_STRING(frame.born_host)
+    head.store_host = PyBytes_AS_STRING(frame.store_host)
+    p = write_head(p, &frame.shape, size, &head)
     p = write_body_topic(p, &frame.shape, PyBytes_AS_STRING(body), body_size,
                          PyBytes_AS_STRING(frame.topic), PyBytes_GET_SIZE(frame.topic),
                          properties.size)
@@ -114,11 +107,11 @@ cdef int64_t append_one(uint8_t* p, int64_t room, object message, RecordFrame fr
 cdef void seal_record(uint8_t* start, int64_t size, const Shape* shape, const int64_t* places,
                       bint with_crc) noexcept nogil:
     """Write what only the append knows: queue offset, physical offset, store time."""
-    rl_store64(start + 20, places[0])
-    rl_store64(start + 28, places[1])
-    rl_store64(start + BORN_HOST_AT + shape.born_size, places[2])
+    rl_store64(start + RECORD_QUEUE_OFFSET_AT, places[0])
+    rl_store64(start + RECORD_PHYSICAL_OFFSET_AT, places[1])
+    rl_store64(start + RECORD_BORN_HOST_AT + shape.born_size, places[2])
     if with_crc:
-        crc_digits(crc_of(start, size - RECORD_CRC_SIZE), start + size - 11)
+        write_record_crc(start, size)
 
 
 cdef int64_t position_in(Py_buffer* view, object at_) except -1:
@@ -147,7 +140,7 @@ def append(buffer, at_, message, RecordFrame frame not None, born_timestamp, que
         places[0] = to_i64(queue_offset)
         places[1] = to_i64(physical_offset)
         places[2] = to_i64(store_timestamp)
-        room = view.len - at - 8
+        room = view.len - at - BLANK_HEADER_SIZE
         size = append_one(<uint8_t*>view.buf + at, room, message, frame, &properties, places,
                           born)
         return size if size <= room or size == 0 else -size
@@ -178,7 +171,7 @@ def append_batch(buffer, at_, messages, RecordFrame frame not None, born_timesta
         places[0] = to_i64(queue_offset)
         places[1] = to_i64(physical_offset)
         places[2] = to_i64(store_timestamp)
-        room = view.len - at - 8
+        room = view.len - at - BLANK_HEADER_SIZE
         p = <uint8_t*>view.buf + at
         head = 0
         for message in messages:
