@@ -21,6 +21,7 @@ from rocketlake.store.deleted_topics import DeletedTopicsFile
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
 from rocketlake.store.dispatch.external import OutsideDispatcher
 from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.placement import PlacementRules
 from rocketlake.store.dispatch.roll_gate import RollGate
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
 from rocketlake.store.index.catch_up import IndexCatchUp
@@ -311,13 +312,11 @@ def _make_index(base: Base) -> IndexFileSet | None:
 
 def _make_builder(base: Base, queues: ConsumeQueueSet, deleted: DeletedTopicsFile) -> UnitBuilder:
     options = base.options
-    return UnitBuilder(
-        queues,
-        base.catalog,
-        delay_levels_ms=options.delay_levels_ms,
+    rules = PlacementRules(
+        delays_ms=options.delay_levels_ms,
         has_light_queues=options.enable_lmq and options.enable_multi_dispatch,
-        deleted=deleted.get,
     )
+    return UnitBuilder(queues, base.catalog.is_batch_queue, rules, deleted.get)
 
 
 def _make_dispatcher(base: Base, parts: DispatchParts, handshake: Handshake) -> Dispatcher:

@@ -16,15 +16,12 @@ import numpy as np
 from rocketlake.errors import FlushFailedError, StoreError
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.store_dir import StoreDir
-from rocketlake.format.dispatch import Trait, dispatch_columns
 from rocketlake.format.record import Check, RecordColumns, scan
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.assembly import Parts
-from rocketlake.store.deleted_topics import DeletedTopics
-from rocketlake.store.disk.log import Chunk
 from rocketlake.store.inventory import InventoryFile
-from rocketlake.store.recovery.log_end import seats_of
-from rocketlake.store.recovery.log_walk import plain_firsts, viewed
+from rocketlake.store.recovery.log_walk import viewed
+from rocketlake.store.recovery.queue_numbers import first_offsets
 
 log = logging.getLogger(__name__)
 
@@ -131,14 +128,8 @@ class Truncation:
 
     def _find_firsts(self, end: int) -> dict[QueueKey, int]:
         """Return the queue offset of the first record behind the cut, by queue."""
-        deleted = self._parts.deleted.topics
-        found: dict[QueueKey, int] = {}
         with viewed(self._directory, self._parts.log_parts.files.file_size) as view:
-            for step in view.walk(self._offset, end, checks=Check.OFFSET):
-                if isinstance(step, Chunk):
-                    for key, number in _firsts_of(step.columns, deleted).items():
-                        found[key] = min(found.get(key, number), number)
-        return found
+            return first_offsets(view, self._offset, end, self._parts.deleted.topics)
 
     # --- the cut ---------------------------------------------------------------------------------
 
@@ -175,16 +166,3 @@ class Truncation:
             size = self._parts.log_parts.files.file_size
             start = index.end_physical_offset
             catch_up.go_back_to(max(start - start % size, self._parts.log.min_offset))
-
-
-def _firsts_of(columns: RecordColumns, deleted: DeletedTopics) -> dict[QueueKey, int]:
-    """Return the lowest queue offsets of some records, by their queues."""
-    traits = dispatch_columns(columns).traits
-    found = plain_firsts(columns, deleted)
-    enters, is_special = traits & Trait.ENTERS_QUEUE != 0, traits & Trait.IS_SPECIAL != 0
-    for row in np.flatnonzero(enters & is_special).tolist():
-        message = columns.message(row)
-        for seat in seats_of(message):
-            if not deleted.is_earlier(seat.key.topic, message.physical_offset):
-                found[seat.key] = min(found.get(seat.key, seat.queue_offset), seat.queue_offset)
-    return found

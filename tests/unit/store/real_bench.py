@@ -5,6 +5,7 @@ from recovery_fakes import RecoveryBench
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
+from rocketlake.store.dispatch.placement import PlacementRules
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
 from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.index.index_file import IndexShape
@@ -88,12 +89,11 @@ class RealBench(RecoveryBench):
     def dispatch_range(self, start, end):
         self.dispatched.append((start, end))
         if self._dispatcher is None:
-            builder = UnitBuilder(
-                self.queues,
-                self.catalog,
-                delay_levels_ms=self.options.delay_levels_ms,
+            rules = PlacementRules(
+                delays_ms=self.options.delay_levels_ms,
                 has_light_queues=self.options.enable_lmq and self.options.enable_multi_dispatch,
             )
+            builder = UnitBuilder(self.queues, self.catalog.is_batch_queue, rules)
             log = CommitLog(self.files, self.clock)
             rest = (RunningFlags(), Role(self.options), StoreStats(0))
             self._dispatcher = Dispatcher(DispatchParts(log, builder, self.index, *rest))

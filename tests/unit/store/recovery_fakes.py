@@ -11,17 +11,16 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
 from rocketlake.format.record import Check
-from rocketlake.model import flags
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.checkpoint import StoreCheckpoint
 from rocketlake.store.disk.damage import Damage
 from rocketlake.store.disk.index import is_indexed
 from rocketlake.store.disk.log import Chunk, LogView, Readers
 from rocketlake.store.disk.queues import QueueView
+from rocketlake.store.dispatch.placement import PlacementRules, Records, place
 from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
-from rocketlake.store.recovery.log_end import seats_of
 from rocketlake.store.recovery.parts import RecoveryParts
 from rocketlake.store.recovery.recovery import Recovery
 from support.manual_clock import ManualClock
@@ -70,9 +69,9 @@ class FakeQueues:
         directory = StoreDir(ops, root)
         readers = Readers(ops)
         for family, kind in ((names.CONSUME_QUEUE, PLAIN), (names.BATCH_CONSUME_QUEUE, BATCHED)):
-            for place in directory.queue_dirs(family):
-                files = [file for file in directory.offset_files(place.path) if file.size]
-                view = QueueView(QueueKey(place.topic, place.queue_id), kind, readers, files)
+            for found in directory.queue_dirs(family):
+                files = [file for file in directory.offset_files(found.path) if file.size]
+                view = QueueView(QueueKey(found.topic, found.queue_id), kind, readers, files)
                 view.load(Damage())
                 queue = self.queues[view.key] = FakeQueue(view.first_index)
                 index = view.first_index
@@ -141,11 +140,13 @@ class FakeQueues:
     def fill_gap(self, key, number, physical_offset):
         self.calls.append(("fill_gap", key, number, physical_offset))
 
-    def put(self, message):
-        for seat in seats_of(message):
-            queue = self.queues.setdefault(seat.key, FakeQueue(seat.queue_offset))
-            place = (message.physical_offset, message.store_size)
-            queue.put(seat.queue_offset, seat.count, *place)
+    def put(self, columns):
+        for block in place(Records(columns), PlacementRules()).blocks():
+            numbers, counts = (column.tolist() for column in block.batch_numbers())
+            places, sizes = (block.column(name).tolist() for name in ("physical_offset", "size"))
+            queue = self.queues.setdefault(block.key, FakeQueue(numbers[0]))
+            for unit in zip(numbers, counts, places, sizes, strict=True):
+                queue.put(*unit)
 
 
 class FakeIndex:
@@ -239,6 +240,7 @@ class RecoveryBench:
             for step in view.walk(start, end, checks=Check.OFFSET):
                 if not isinstance(step, Chunk):
                     return step.physical_offset
+                self.queues.put(step.columns)
                 for message in step.columns.messages():
                     self.put(message)
         finally:
@@ -246,8 +248,6 @@ class RecoveryBench:
         return end
 
     def put(self, message):
-        if flags.enters_queue(message.sys_flag):
-            self.queues.put(message)
         if self.index is not None and is_indexed(message) and (message.unique_key or message.keys):
             self.index.put(message)
 

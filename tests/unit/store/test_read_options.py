@@ -5,19 +5,20 @@ import pytest
 from rocketlake import config
 from rocketlake.errors import ConfigError
 from rocketlake.store.options import ReadOptions, parse_delay_levels
+from rocketlake.store.options.delay_levels import delay_of
 
 
 def test_default_levels():
     options = ReadOptions()
     wanted = {1: 1_000, 2: 5_000, 5: 60_000, 14: 600_000, 17: 3_600_000, 18: 7_200_000}
-    assert {level: options.delay_ms(level) for level in wanted} == wanted
-    assert options.delay_ms(1000) == 7_200_000
+    assert {level: delay_of(options.delay_levels_ms, level) for level in wanted} == wanted
+    assert delay_of(options.delay_levels_ms, 1000) == 7_200_000
 
 
 def test_levels_may_have_any_unit():
     assert parse_delay_levels("1s 2m 3h 4d") == [1_000, 120_000, 10_800_000, 345_600_000]
     assert parse_delay_levels("") == []
-    assert ReadOptions(message_delay_level="").delay_ms(3) == 1000
+    assert delay_of(ReadOptions(message_delay_level="").delay_levels_ms, 3) == 1000
 
 
 @pytest.mark.parametrize("text", ["5", "s", "5x", "-5s", "1.5s", "5 s", "²s"])

@@ -416,7 +416,7 @@ def test_pieces_of_work_can_be_sent_to_another_process(builder):
     reports = [check_log_file(layout_, number) for number in range(len(bases))]
     again = pickle.loads(pickle.dumps(reports))
     assert [report.records for report in again] == [report.records for report in reports]
-    assert sum(report.seats.confirmed for report in again) == 59
+    assert sum(report.units.confirmed for report in again) == 59
 
 
 def test_only_a_part(builder):

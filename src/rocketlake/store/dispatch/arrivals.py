@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, overload
 
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.dispatch.unit_builder import Round
+from rocketlake.store.dispatch.placement import Placement
+from rocketlake.store.dispatch.unit_builder import Bitmaps, Ends
 from rocketlake.store.ports import Arrival, ArrivalListener
 
 log = logging.getLogger(__name__)
@@ -38,13 +39,14 @@ class Arrivals(Sequence[Arrival]):
     `ends` says it in short: for each queue that grew, the queue offset behind its last message.
     """
 
-    def __init__(self, records: Round) -> None:
-        self._records = records
-        self._places: list[_Place] | None = _places(records) if records.light else None
-        self.ends = records.ends
+    def __init__(self, placement: Placement, ends: Ends, bitmaps: Bitmaps) -> None:
+        self._placement = placement
+        self._bitmaps = bitmaps
+        self._places: list[_Place] | None = _places(placement) if placement.light else None
+        self.ends = ends
 
     def __len__(self) -> int:
-        return len(self._records.rows if self._places is None else self._places)
+        return len(self._placement.rows if self._places is None else self._places)
 
     @overload
     def __getitem__(self, index: int) -> Arrival: ...
@@ -56,7 +58,7 @@ class Arrivals(Sequence[Arrival]):
             if isinstance(index, slice):
                 return [self._make(*place) for place in self._places[index]]
             return self._make(*self._places[index])
-        rows = self._records.rows
+        rows = self._placement.rows
         if isinstance(index, slice):
             return [self._make(row) for row in rows[index].tolist()]
         return self._make(int(rows[index]))
@@ -64,38 +66,38 @@ class Arrivals(Sequence[Arrival]):
     def __iter__(self) -> Iterator[Arrival]:
         if self._places is not None:
             return (self._make(*place) for place in self._places)
-        return (self._make(row) for row in self._records.rows.tolist())
+        return (self._make(row) for row in self._placement.rows.tolist())
 
-    def _make(self, row: int, light: "_LightSeat | None" = None) -> Arrival:
-        records = self._records
+    def _make(self, row: int, light: "_LightPlace | None" = None) -> Arrival:
+        placement, records = self._placement, self._placement.records
         found = records.columns.rows[row]
         if light is None:
-            base, count = records.batches.get(row, (int(found["queue_offset"]), 1))
-            key, next_offset = QueueKey(records.topic_of(row), int(found["queue_id"])), base + count
+            base, count = placement.batches.get(row, (int(found["queue_offset"]), 1))
+            key, next_offset = records.key_of(row), base + count
         else:
             key, next_offset = light[0], light[1] + 1
         return Arrival(
             topic=key.topic,
             queue_id=key.queue_id,
             next_offset=next_offset,
-            tags_code=int(records.tags_codes[row]),
+            tags_code=int(placement.tags_codes[row]),
             store_timestamp=int(found["store_timestamp"]),
-            bitmap=records.bitmaps.get(row),
+            bitmap=self._bitmaps.get(row),
             properties=records.properties_of(row),
         )
 
 
-_LightSeat: TypeAlias = tuple[QueueKey, int]
+_LightPlace: TypeAlias = tuple[QueueKey, int]
 """A light queue, and the queue offset of a message in it."""
-_Place: TypeAlias = tuple[int, _LightSeat | None]
+_Place: TypeAlias = tuple[int, _LightPlace | None]
 """The row of a message; None: in its own queue."""
 
 
-def _places(records: Round) -> list[_Place]:
-    """Return where the messages of a round arrive, in the order in which listeners are told."""
+def _places(placement: Placement) -> list[_Place]:
+    """Return where messages arrive, in the order in which listeners are told."""
     # Compat: as in DefaultMessageStore#notifyMessageArriveIfNecessary; so since 4.9.
-    seats: dict[int, list[_Place]] = {row: [(row, None)] for row in records.rows.tolist()}
-    for key, entries in records.light.items():
+    found: dict[int, list[_Place]] = {row: [(row, None)] for row in placement.rows.tolist()}
+    for key, entries in placement.light.items():
         for row, offset in entries:
-            seats.setdefault(row, []).append((row, (key, offset)))
-    return [place for row in sorted(seats) for place in seats[row]]
+            found.setdefault(row, []).append((row, (key, offset)))
+    return [place for row in sorted(found) for place in found[row]]

@@ -25,7 +25,8 @@ from rocketlake.files.slice import Slice
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
 from rocketlake.store.dispatch.arrivals import Arrivals, tell_all
 from rocketlake.store.dispatch.early_parse import ParsedEarly, parse_early
-from rocketlake.store.dispatch.unit_builder import Round, UnitBuilder
+from rocketlake.store.dispatch.placement import Placement, Records
+from rocketlake.store.dispatch.unit_builder import UnitBuilder
 from rocketlake.store.log.bad_records import size_to_pass
 from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
@@ -69,10 +70,10 @@ class IndexSink(Protocol):
         ...
 
 
-def _count_puts(stats: StoreStats, records: Round) -> None:
+def _count_puts(stats: StoreStats, placement: Placement) -> None:
     """Count records that came from a primary as puts of their topics."""
     # Compat: as ReputMessageService#doReput on a slave.
-    rows = records.rows
+    rows, records = placement.rows, placement.records
     codes, sizes = records.codes[rows], records.columns["size"][rows]
     counts = np.bincount(codes, minlength=len(records.topics))
     bytes_ = np.bincount(codes, sizes, len(records.topics))
@@ -398,7 +399,7 @@ class Dispatcher(BackgroundService):
                 held.view, 0, limit, base_offset=where, checks=Check.OFFSET, rows_max=ROWS_MAX
             )
             if len(found.columns):
-                self._dispatch(Round(found.columns))
+                self._dispatch(Records(found.columns))
                 return where + found.position
             available = min(held.size, end - where)
             if found.reason is StopReason.TORN and limit < available:
@@ -442,27 +443,27 @@ class Dispatcher(BackgroundService):
         with held:
             found = scan(held.view, base_offset=where, checks=Check.OFFSET, rows_max=1)
             if len(found.columns):
-                self._dispatch(Round(found.columns))
+                self._dispatch(Records(found.columns))
                 return where + found.position
             return self._step_over(held, found, where, available) or where
 
-    def _dispatch(self, records: Round) -> None:
+    def _dispatch(self, records: Records) -> None:
         columns = records.columns
-        dispatched = DispatchSlice(columns, records.bitmaps)
+        dispatched = DispatchSlice(columns, {})
         for dispatcher in self.first:
             dispatcher.dispatch(dispatched)
-        self._builder.put(records)
+        placement, ends = self._builder.put(records, dispatched.bitmaps)
         if self._index is not None:
             self._put_keys(self._index, columns)
         for dispatcher in self.last:
             dispatcher.dispatch(dispatched)
         if self._role.counts_dispatched:
-            _count_puts(self._stats, records)
+            _count_puts(self._stats, placement)
         self.records += len(columns)
         self.dispatched_timestamp = int(columns["store_timestamp"][-1])
         self.dispatched_record = int(columns["physical_offset"][-1])
         if self.listeners and self._role.tells_arrivals:
-            self._tell(Arrivals(records))
+            self._tell(Arrivals(placement, ends, dispatched.bitmaps))
 
     def _put_keys(self, index: IndexSink, columns: RecordColumns) -> None:
         try:

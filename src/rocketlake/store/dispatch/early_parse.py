@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from rocketlake.format.record import Check, scan
-from rocketlake.store.dispatch.unit_builder import Round
+from rocketlake.store.dispatch.placement import Records
 from rocketlake.store.log.commit_log import CommitLog
 
 # Why: parsing early helps a reader that waits for one message. More bytes mean many puts at a time,
@@ -23,7 +23,7 @@ class ParsedEarly(Struct, frozen=True):
 
     start: int
     end: int
-    records: Round
+    records: Records
 
     def covers(self, start: int, end: int) -> bool:
         """Tell whether these are the first records of a range, and end inside it."""
@@ -47,4 +47,4 @@ def parse_early(log: CommitLog, start: int) -> ParsedEarly | None:
     found = scan(copy, base_offset=start, checks=Check.OFFSET)
     if not len(found.columns):
         return None
-    return ParsedEarly(start, start + found.position, Round(found.columns))
+    return ParsedEarly(start, start + found.position, Records(found.columns))

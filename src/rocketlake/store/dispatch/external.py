@@ -6,7 +6,7 @@ from typing import Final
 from rocketlake.store.dispatch.arrivals import Arrivals
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
 from rocketlake.store.dispatch.external_files import Handshake
-from rocketlake.store.dispatch.unit_builder import Round
+from rocketlake.store.dispatch.placement import Records
 from rocketlake.store.ports import DispatchSlice
 
 _LAST_S: Final = 5.0
@@ -48,20 +48,16 @@ class OutsideDispatcher(Dispatcher):
         while self.owed_bytes and self._handshake.job is not None and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
 
-    def _dispatch(self, records: Round) -> None:
+    def _dispatch(self, records: Records) -> None:
         columns = records.columns
+        dispatched = DispatchSlice(columns, {})
         for dispatcher in self.last:
-            dispatcher.dispatch(DispatchSlice(columns, records.bitmaps))
+            dispatcher.dispatch(dispatched)
         self.records += len(columns)
         if self.listeners:
-            self._builder.look_at(records)
-            ends = columns["queue_offset"][records.rows] + 1
-            keys = zip(
-                (records.topic_of(row) for row in records.rows.tolist()),
-                columns["queue_id"][records.rows].tolist(),
-                strict=True,
-            )
-            records.ends = dict(zip(keys, ends.tolist(), strict=True))
-            for key, entries in records.light.items():
-                records.ends[key.topic, key.queue_id] = max(at for _, at in entries) + 1
-            self._tell(Arrivals(records))
+            placement = self._builder.place(records)
+            ends = {
+                (block.key.topic, block.key.queue_id): block.following()
+                for block in placement.blocks()
+            }
+            self._tell(Arrivals(placement, ends, dispatched.bitmaps))

@@ -20,7 +20,7 @@ from rocketlake.store.log.bad_records import claimed_size
 from rocketlake.store.offline.gaps import Gap, walk_past
 from rocketlake.store.offline.view import OfflineStore
 from rocketlake.store.offline.written_end import Times, find_written_end
-from rocketlake.store.recovery import log_end as tail_rules
+from rocketlake.store.recovery import log_end
 
 _LOOK_MS: Final = 1000
 
@@ -36,18 +36,18 @@ class PastDamageStore(OfflineStore):
     """The end of the log if what stands behind it is known not to count; -1: it is not known."""
 
     @cached_property
-    def tail(self) -> tail_rules.Tail:
+    def tail(self) -> log_end.Tail:
         """Where the log ends: behind the last record that is proven."""
         times = Times()
         found, may_go_on = self._walked_end(times.take)
-        found, behind = tail_rules.settle(self.log, found, self.checks, passes_zeros=may_go_on)
+        found, behind = log_end.settle(self.log, found, self.checks, passes_zeros=may_go_on)
         held_to = self._dispatched if self.traits.is_clean else -1
         if behind is None and held_to <= found.end_offset:
             self._cut_is_told = False
             return found
         written = find_written_end(self.log, found, self.checks, times=times, held_to=held_to)
         if found.passed is not None:
-            tail_rules.report_cut(found, None, self.damage)
+            log_end.report_cut(found, None, self.damage)
         for gap in written.gaps:
             self._report(gap)
         return written.tail
@@ -116,4 +116,4 @@ class PastDamageStore(OfflineStore):
         if not isinstance(step, Stop):
             return False
         self._look_again_ms = now + _LOOK_MS
-        return tail_rules.records_behind(self.log, tail_rules.Tail(end, 0, step)) is not None
+        return log_end.records_behind(self.log, log_end.Tail(end, 0, step)) is not None

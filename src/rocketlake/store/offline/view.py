@@ -1,8 +1,8 @@
 """OfflineStore: the read-only view of a store directory, live or not.
 
 1. It opens lazily and reads only what is asked for; nothing is ever written.
-2. It shows the store as recovery would leave it: `tail` decides where the log ends and what the
-   queues are owed.
+2. It shows the store as recovery would leave it: `recovery.log_end` decides where the log ends,
+   `recovery.undispatched` which units the queues are owed.
 3. What is wrong is collected in `damage`; reading goes on where that is safe.
 """
 
@@ -35,13 +35,14 @@ from rocketlake.store.disk.owed_units import Places
 from rocketlake.store.disk.queue_listing import DiskQueues
 from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.disk.traits import Traits, look_at
+from rocketlake.store.dispatch.placement import PlacementRules
 from rocketlake.store.offline.coverage import cover
 from rocketlake.store.offline.family_times import FamilyTimes
 from rocketlake.store.offline.lost_queues import drop_lost
 from rocketlake.store.offline.times import Boundary, time_lookup
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.queue.unit_kind import BATCHED, PLAIN
-from rocketlake.store.recovery import log_end as tail_rules
+from rocketlake.store.recovery import log_end
+from rocketlake.store.recovery.undispatched import UndispatchedUnits
 
 _WALKED_MAX = 1 << 18  # records of a store in use, whose units are kept in memory until then
 _WALKED_PER_QUEUE = 128
@@ -88,11 +89,11 @@ class OfflineStore(Closing):
             )
         self.traits: Traits = look_at(self.directory)
         self._readers = Readers(self.directory.ops)
-        self.checks = tail_rules.checks_for(self.options)
+        self.checks = log_end.checks_for(self.options)
         self.log = LogView(self.directory, self._readers, self.damage)
         self.log.refresh(self.options.mapped_file_size_commit_log)
         self._cut_is_told = False
-        self._debts: tail_rules.Debts | None = None
+        self._undispatched: UndispatchedUnits | None = None
         self._deleted = NO_TOPICS
         self._walked = 0
         self._database: Closing | None = None
@@ -117,20 +118,20 @@ class OfflineStore(Closing):
         return Checkpoint.decode(self.directory.read_small(names.CHECKPOINT) or b"")
 
     @cached_property
-    def tail(self) -> tail_rules.Tail:
+    def tail(self) -> log_end.Tail:
         """Where the log ends; good records behind that end are damage."""
         found, may_go_on = self._walked_end()
-        found, behind = tail_rules.settle(self.log, found, self.checks, passes_zeros=may_go_on)
-        self._cut_is_told = tail_rules.report_cut(found, behind, self.damage)
+        found, behind = log_end.settle(self.log, found, self.checks, passes_zeros=may_go_on)
+        self._cut_is_told = log_end.report_cut(found, behind, self.damage)
         return found
 
     def _walked_end(
         self, on_chunk: Callable[[Chunk], None] | None = None
-    ) -> tuple[tail_rules.Tail, bool]:
+    ) -> tuple[log_end.Tail, bool]:
         """Return where a walk ends, and whether good records may lie behind zeros there."""
         traits, walked = self.traits, (self._begin(), self.checks, self.on_progress)
         is_crashed = not traits.is_clean and traits.held_by is None
-        found = tail_rules.find_end(self.log, *walked, on_chunk=on_chunk, after_crash=is_crashed)
+        found = log_end.find_end(self.log, *walked, on_chunk=on_chunk, after_crash=is_crashed)
         # Why: a disk may lose a page. After a clean stop queues tell whether the log goes on.
         has_more = self._dispatched > found.end_offset and traits.held_by is None
         return found, is_crashed or has_more
@@ -165,8 +166,8 @@ class OfflineStore(Closing):
             return True
         is_grown = self.log.has_more(end) and self._walk_on(end)
         if low == self.log.min_offset:
-            touched = self._debts.take_touched() if is_grown and self._debts else frozenset()
-            self.changed = touched
+            undispatched = self._undispatched if is_grown else None
+            self.changed = undispatched.take_touched() if undispatched else frozenset()
         for key in self.queues if self.changed is None else self.changed:
             self.queues[key].correct_min(self.log.min_offset, keep_empty_min=self.traits.is_4x)
         return is_grown
@@ -196,7 +197,7 @@ class OfflineStore(Closing):
         self.close()
         self.traits = look_at(self.directory)
         self.log.refresh(self.options.mapped_file_size_commit_log)
-        self._debts = None
+        self._undispatched = None
         self._walked = 0
         self._families = self._look_at_families()
         for name in dir(type(self)):
@@ -206,20 +207,20 @@ class OfflineStore(Closing):
     def _walk_on(self, end: int) -> bool:
         """Take the records behind the end, up to the first that is not good."""
         queues = self._disk_queues
-        debts = self._debts or self._make_debts(queues)
-        self._debts = debts
+        undispatched = self._undispatched or self._make_undispatched(queues)
+        self._undispatched = undispatched
         new_end, stop = end, None
         for step in self.log.walk(end, checks=self.checks):
             if isinstance(step, Stop):
                 stop = step
                 break
-            debts.add(step, end)
+            undispatched.add(step.columns, end)
             self._walked += len(step.columns)
             last = step.columns.rows[-1]
             new_end = int(last["physical_offset"] + last["size"])
         if new_end == end:
             return False
-        self.__dict__["tail"] = tail_rules.Tail(new_end, self.tail.started_at, stop)
+        self.__dict__["tail"] = log_end.Tail(new_end, self.tail.started_at, stop)
         if len(queues) != len(self.queues):
             self.__dict__["queues"] = dict(sorted(queues.items()))
         for name in ("index_files", "coverage"):
@@ -231,10 +232,10 @@ class OfflineStore(Closing):
         start = self._begin().file
         return self.log.limit - start.base_offset if start is not None else 0
 
-    def _begin(self) -> tail_rules.Begin:
+    def _begin(self) -> log_end.Begin:
         if self.traits.is_clean:
-            return tail_rules.begin_after_clean_stop(self.log, self._dispatched)
-        return tail_rules.begin_after_unclean_stop(self.log, self.checkpoint, self.options)
+            return log_end.begin_after_clean_stop(self.log, self._dispatched)
+        return log_end.begin_after_unclean_stop(self.log, self.checkpoint, self.options)
 
     @property
     def min_offset(self) -> int:
@@ -328,20 +329,18 @@ class OfflineStore(Closing):
 
     def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
         """Add what the log holds and the queues do not; tell whether a queue has a gap."""
-        self._debts = debts = self._make_debts(queues)
+        self._undispatched = undispatched = self._make_undispatched(queues)
         for step in self._steps(start, self.tail.end_offset):
             if isinstance(step, Chunk):
-                debts.add(step, begin)
-        return bool(debts.gaps) and start > self.log.min_offset
+                undispatched.add(step.columns, begin)
+        return bool(undispatched.gaps) and start > self.log.min_offset
 
     def _steps(self, begin: int, end: int) -> Iterator[Chunk | Stop]:
         return self.log.walk(begin, end, checks=self.checks)
 
-    def _make_debts(self, queues: dict[QueueKey, QueueView]) -> tail_rules.Debts:
-        return tail_rules.Debts(queues, self._new_queue, self.options, self.deleted)
-
-    def _new_queue(self, key: QueueKey, is_batch: bool) -> QueueView:  # noqa: FBT001 - a callback
-        return QueueView(key, BATCHED if is_batch else PLAIN, self._readers, [])
+    def _make_undispatched(self, queues: dict[QueueKey, QueueView]) -> UndispatchedUnits:
+        rules = PlacementRules(delays_ms=self.options.delay_levels_ms)
+        return UndispatchedUnits(queues, self._readers, rules, self.deleted)
 
     # --- reading -------------------------------------------------------------------------------
 

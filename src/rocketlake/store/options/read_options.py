@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from rocketlake.errors import ConfigError
 from rocketlake.store.options.bounds import Positive
 from rocketlake.store.options.choosing import Choice
-from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, delay_of, parse_delay_levels
+from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -46,6 +46,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
             raise ConfigError(f"{choice.source}: {error}") from error
         return options
 
-    def delay_ms(self, level: int) -> int:
-        """Return the delay of a level; beyond the last level that of the last one."""
-        return delay_of(parse_delay_levels(self.message_delay_level), level)
+    @property
+    def delay_levels_ms(self) -> list[int]:
+        """The delay of each level."""
+        return parse_delay_levels(self.message_delay_level)

@@ -1,33 +1,21 @@
-"""The true end of an unfinished log, and what dispatch owes the queues.
+"""Where a log ends: the rule that recovery cuts by, and that readers of the files apply.
 
-This replays the decisions of a start after a clean or unclean stop (spec: docs/formats), without
-changing a byte: where to begin, which record is the last good one, which records no queue holds.
+It decides where a walk begins after a clean or an unclean stop, and which record is the last good
+one (spec: docs/formats). Nothing here changes a byte.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.checkpoint import Checkpoint
-from rocketlake.format.dispatch import Trait, dispatch_columns
-from rocketlake.format.record import Check, StopReason, StoredMessage, scan
-from rocketlake.model import flags
-from rocketlake.model import properties as names
-from rocketlake.model.hashes import tags_code
-from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import SCHEDULE_TOPIC, can_name_queues, is_lmq
-from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
+from rocketlake.format.record import Check, StopReason, scan
 from rocketlake.store.disk.damage import Damage, reason_text
 from rocketlake.store.disk.log import WINDOW, Chunk, LogView, Stop, is_record_at
-from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.options.bounds import RECOVERED_FILES
-from rocketlake.store.queue.light_queues import inner_batch, light_places, may_fan_out, number_of
-from rocketlake.store.queue.unit_kind import QUEUE_OFFSET_MAX, can_hold
 from rocketlake.store.recovery.torn_end import TornEnd
 
 _MAGICS = tuple(
@@ -281,187 +269,6 @@ def _magic_places(data: bytes) -> list[int]:
 
 def _size_at(data: bytes, at: int) -> int:
     return max(int.from_bytes(data[at : at + 4], "big", signed=True), 0)
-
-
-class Debts:
-    """Finds the records that no queue holds and adds them to what the queues are owed.
-
-    `make` gives the view of a queue that has no directory yet. Records of earlier lives of
-    `deleted` topics are owed to no queue.
-    """
-
-    def __init__(
-        self,
-        queues: dict[QueueKey, QueueView],
-        make: Callable[[QueueKey, bool], QueueView],
-        options: ReadOptions,
-        deleted: DeletedTopics = NO_TOPICS,
-    ) -> None:
-        self._queues = queues
-        self._make = make
-        self._options = options
-        self._deleted = deleted
-        self._next: dict[QueueKey, int] = {}
-        self.gaps: set[QueueKey] = set()
-        self._touched: set[QueueKey] = set()
-
-    def take_touched(self) -> frozenset[QueueKey]:
-        """Return the queues that got units since this was asked last."""
-        touched, self._touched = frozenset(self._touched), set()
-        return touched
-
-    def add(self, chunk: Chunk, from_offset: int) -> None:
-        """Take the records of a walk from an offset on."""
-        columns = chunk.columns
-        ends = columns["physical_offset"] + columns["size"]
-        wanted = (columns["physical_offset"] >= from_offset) & self._unheld(chunk, ends)
-        buffer = bytes(columns.buffer)
-        if names.MULTI_DISPATCH.encode() in buffer:
-            wanted |= columns["physical_offset"] >= from_offset
-        if not wanted.any():
-            return
-        facts = dispatch_columns(columns)
-        rows = np.flatnonzero(wanted & (facts.traits & Trait.ENTERS_QUEUE != 0))
-        if (facts.traits[rows] & Trait.IS_SPECIAL).any():
-            for index in rows.tolist():
-                self._add_record(chunk, index)
-        elif len(rows):
-            self._add_plain(chunk, rows, facts.tags_codes)
-
-    def _add_plain(
-        self, chunk: Chunk, rows: npt.NDArray[np.int64], tags_codes: npt.NDArray[np.int64]
-    ) -> None:
-        """Take records that have one unit each, queue by queue."""
-        columns = chunk.columns
-        codes, topics = columns.topics()
-        both = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
-        order = np.argsort(both, kind="stable")
-        rows, both = rows[order], both[order]
-        units = np.ones((len(rows), 5), np.int64)
-        for column, name in enumerate(("physical_offset", "size")):
-            units[:, column] = columns[name][rows]
-        units[:, 2] = tags_codes[rows]
-        units[:, 3] = offsets = columns["queue_offset"][rows]
-        starts = np.flatnonzero(np.append(True, both[1:] != both[:-1]))
-        stops = np.append(starts[1:], len(rows))
-        jumps = np.append(0, np.cumsum(np.diff(offsets) != 1))
-        is_rising = jumps[stops - 1] == jumps[starts]
-        groups = zip(starts.tolist(), stops.tolist(), is_rising.tolist(), strict=True)
-        for start, stop, rises in groups:
-            row = int(rows[start])
-            key = QueueKey(topics[int(codes[row])], int(columns["queue_id"][row]))
-            if not (rises and self._add_following(key, units[start:stop])):
-                for index in rows[start:stop].tolist():
-                    self._add_record(chunk, index)
-
-    def _add_following(self, key: QueueKey, units: npt.NDArray[np.int64]) -> bool:
-        """Add units that go on where a queue ends; tell whether they do.
-
-        Their queue offsets follow each other.
-        """
-        queue = self._queues.get(key)
-        if queue is None or queue.kind.is_batch:
-            return False
-        first, last = int(units[0, 3]), int(units[-1, 3])
-        expected = self._next.setdefault(key, queue.next_offset)
-        is_behind = int(units[0, 0] + units[0, 1]) > queue.max_physical_offset
-        if first != expected or last > QUEUE_OFFSET_MAX or not is_behind:
-            return False
-        queue.owed.add_all(units)
-        self._next[key] = last + 1
-        self._touched.add(key)
-        return True
-
-    def _unheld(self, chunk: Chunk, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Mark the records behind the last one that their queue holds."""
-        codes, topics = chunk.columns.topics()
-        both = codes.astype(np.int64) << 32 | chunk.columns["queue_id"].astype(np.uint32)
-        found, group = np.unique(both, return_inverse=True)
-        limits = np.empty(len(found), np.int64)
-        for i, number in enumerate(found.tolist()):
-            queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
-            topic = topics[number >> 32]
-            queue = self._queues.get(QueueKey(topic, queue_id))
-            held_to = queue.max_physical_offset if queue else -1
-            # No record crosses the end of the log at a deletion: up to there none is owed.
-            limits[i] = max(held_to, self._deleted.end_of(topic))
-        return ends > limits[group]
-
-    def _add_record(self, chunk: Chunk, index: int) -> None:
-        row = chunk.columns.rows[index]
-        if not flags.enters_queue(int(row["sys_flag"])):
-            return
-        message = chunk.columns.message(index)
-        place = (message.physical_offset, message.store_size, self._tags_code(message))
-        for seat in seats_of(message):
-            if self._deleted.is_earlier(seat.key.topic, message.physical_offset):
-                continue
-            self._owe(seat.key, place, (seat.queue_offset, seat.count), is_batch=seat.is_batch)
-
-    def _owe(
-        self,
-        key: QueueKey,
-        place: tuple[int, int, int],
-        numbers: tuple[int, int],
-        *,
-        is_batch: bool,
-    ) -> None:
-        queue_offset, count = numbers
-        queue = self._queues.get(key)
-        if queue_offset > QUEUE_OFFSET_MAX:
-            # As store.consume_queue does: it is appended at the end.
-            end = 0 if queue is None else queue.next_offset
-            queue_offset = self._next.get(key, end)
-            self.gaps.add(key)
-        if queue is None:
-            if queue_offset < 0 or key.queue_id < 0 or not can_name_queues(key.topic):
-                return
-            queue = self._queues[key] = self._make(key, is_batch)
-            queue.first_index = queue.end_index = queue_offset
-            self._next[key] = queue_offset
-        if place[0] + place[1] <= queue.max_physical_offset:
-            return
-        expected = self._next.setdefault(key, queue.next_offset)
-        if queue_offset < expected:
-            return  # already there
-        if queue_offset > expected and queue.total and not queue.kind.is_batch:
-            # As store.consume_queue does: a number that cannot be right is not believed.
-            self.gaps.add(key)
-            held_to = max(queue.max_physical_offset, queue.owed.physical_end)
-            if not can_hold(queue_offset - expected, held_to, place[0]):
-                queue_offset = expected
-        queue.owed.add((*place, queue_offset, count))
-        self._touched.add(key)
-        self._next[key] = queue_offset + count
-
-    def _tags_code(self, message: StoredMessage) -> int:
-        level = number_of(message.properties.get(names.DELAY), 0)
-        if message.topic == SCHEDULE_TOPIC and level > 0:
-            return message.store_timestamp + self._options.delay_ms(level)
-        return tags_code(message.tags)
-
-
-class Seat(Struct, frozen=True):
-    """A queue that a message belongs to, and where in it."""
-
-    key: QueueKey
-    queue_offset: int
-    count: int = 1
-    is_batch: bool = False
-
-
-def seats_of(message: StoredMessage) -> Iterator[Seat]:
-    """Yield the queue of a message, then the light queues that it is in as well."""
-    properties = message.properties
-    key = QueueKey(message.topic, message.queue_id)
-    if message.sys_flag & flags.INNER_BATCH:
-        base, count = inner_batch(properties, message.queue_offset)
-        yield Seat(key, base, count, is_batch=True)
-        return
-    yield Seat(key, message.queue_offset)
-    if names.MULTI_DISPATCH in properties and may_fan_out(message.topic):
-        for name, offset in light_places(properties):
-            yield Seat(QueueKey(name, 0 if is_lmq(name) else message.queue_id), offset)
 
 
 def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:

@@ -4,27 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import layout
-from rocketlake.format.dispatch import Trait, dispatch_columns, key_entries
+from rocketlake.format.dispatch import key_entries
 from rocketlake.format.record import Check, RecordColumns
-from rocketlake.model import flags
-from rocketlake.model.queues import QueueKey
-from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.disk.damage import Damage
 from rocketlake.store.disk.log import WINDOW, Chunk, LogView, Readers
-from rocketlake.store.queue.unit_kind import QUEUE_OFFSET_MAX
-from rocketlake.store.recovery import log_end as tail_rules
-from rocketlake.store.recovery.log_end import Tail
+from rocketlake.store.recovery.log_end import Begin, Tail, find_end
 from rocketlake.store.recovery.missing_records import UnheldRecords
 
 _KEYED_LOOK_MAX: Final = 4096  # records at the end among which one with a key is looked for
 _ZEROS: Final = bytes(WINDOW)
-_NOT_PLAIN: Final = flags.TransactionType.PREPARED | flags.INNER_BATCH
 
 
 @contextmanager
@@ -62,17 +54,15 @@ class LogWalker:
     def walk(
         self,
         log: LogView,
-        begin: tail_rules.Begin,
+        begin: Begin,
         checks: Check,
         on_bytes: Callable[[int], None],
         *,
         is_clean: bool,
     ) -> LogWalk:
         """Go to the first thing that is no good record."""
-        # Why: nobody writes while a store is recovered, so that `settle` has nothing to add.
-        tail = tail_rules.find_end(
-            log, begin, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean
-        )
+        # Why: nothing is appended while a store is recovered, so that `settle` has nothing to add.
+        tail = find_end(log, begin, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean)
         last = self._last_before(tail.end_offset)
         return LogWalk(
             tail=tail,
@@ -140,89 +130,6 @@ def _last_byte(log: LogView, begin: int, limit: int) -> int:
 
 def _is_zero(data: bytes) -> bool:
     return data == _ZEROS[: len(data)]
-
-
-def record_behind(log: LogView, tail: Tail) -> int | None:
-    """Return where a good record lies behind the end of a log; None if none is found."""
-    for file in log.files:
-        if file.base_offset + file.size > tail.end_offset:
-            found = tail_rules.search(log, file, max(tail.end_offset + 1, file.base_offset))
-            if found is not None:
-                return found
-    return None
-
-
-def next_offsets(
-    log: LogView, start: int, end: int, deleted: DeletedTopics = NO_TOPICS
-) -> dict[QueueKey, int]:
-    """Return the queue offsets behind the last records of a range, by their queues.
-
-    Records of earlier lives of `deleted` topics do not count.
-    """
-    found: dict[QueueKey, int] = {}
-    for step in log.walk(start, end, checks=Check.OFFSET):
-        if not isinstance(step, Chunk):
-            continue
-        columns = step.columns
-        traits = dispatch_columns(columns).traits
-        enters, is_special = traits & Trait.ENTERS_QUEUE != 0, traits & Trait.IS_SPECIAL != 0
-        rows = deleted.later_rows(columns, *columns.topics(), np.flatnonzero(enters & ~is_special))
-        rows = rows[columns["queue_offset"][rows] <= QUEUE_OFFSET_MAX]
-        for key, following in _plain_ends(columns, rows):
-            found[key] = max(found.get(key, 0), following)
-        for row in np.flatnonzero(enters & is_special).tolist():
-            message = columns.message(row)
-            for seat in tail_rules.seats_of(message):
-                if (
-                    deleted.is_earlier(seat.key.topic, message.physical_offset)
-                    or seat.queue_offset > QUEUE_OFFSET_MAX
-                ):
-                    continue
-                following = seat.queue_offset + seat.count
-                found[seat.key] = max(found.get(seat.key, 0), following)
-    return found
-
-
-def _plain_ends(
-    columns: RecordColumns, rows: npt.NDArray[np.intp]
-) -> Iterator[tuple[QueueKey, int]]:
-    """Yield the queues of rows, and the highest queue offset of each and one more."""
-    codes, topics = columns.topics()
-    places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].astype(np.uint32)
-    numbers, which = np.unique(places, return_inverse=True)
-    ends = np.zeros(len(numbers), np.int64)
-    np.maximum.at(ends, which, columns["queue_offset"][rows] + 1)
-    for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
-        queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
-        yield QueueKey(topics[number >> 32], queue_id), end
-
-
-def first_offsets(
-    log: LogView, start: int, end: int, deleted: DeletedTopics = NO_TOPICS
-) -> dict[QueueKey, int]:
-    """Return the queue offsets of the first records of a range, by their plain queues.
-
-    Records of earlier lives of `deleted` topics do not count.
-    """
-    found: dict[QueueKey, int] = {}
-    for step in log.walk(start, end, checks=Check.OFFSET):
-        if isinstance(step, Chunk):
-            found = plain_firsts(step.columns, deleted) | found
-    return found
-
-
-def plain_firsts(columns: RecordColumns, deleted: DeletedTopics = NO_TOPICS) -> dict[QueueKey, int]:
-    """Return the queue offsets of the first of some records, by their plain queues."""
-    codes, topics = columns.topics()
-    places = codes.astype(np.int64) << 32 | columns["queue_id"].view(np.uint32)
-    plain = (columns["sys_flag"] & _NOT_PLAIN) == 0
-    rows = deleted.later_rows(columns, codes, topics, np.flatnonzero(plain))
-    return {
-        QueueKey(topics[codes[row]], int(columns["queue_id"][row])): int(
-            columns["queue_offset"][row]
-        )
-        for row in rows[np.unique(places[rows], return_index=True)[1]].tolist()
-    }
 
 
 def is_blank_at(log: LogView, offset: int) -> bool:

@@ -2,23 +2,21 @@
 
 1. A queue holds a record if its last unit points to that record or behind it.
 2. The first record that a queue lacks must carry the number the queue would give it. A higher one
-   shows a gap: units from before are lost, and only the log from its begin can bring them back.
+   shows a gap: units from before are lost, and only the log from its start can bring them back.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from rocketlake.format.dispatch import Trait, dispatch_columns
-from rocketlake.format.record import RecordColumns, StoredMessage
-from rocketlake.model import flags
+from rocketlake.format.record import RecordColumns
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
-from rocketlake.store.recovery.log_end import seats_of
+from rocketlake.store.dispatch.placement import PlacementRules, Records, UnitBlock, place
 
 Int64s = npt.NDArray[np.int64]
 
@@ -60,7 +58,7 @@ class UnheldRecords:
         self._queues = dict(queues)
         self._has_topic = has_topic
         self._topics = {key.topic for key in self._queues}
-        self._has_light_queues = has_light_queues
+        self._rules = PlacementRules(has_light_queues=has_light_queues)
         self._deleted = deleted
         self._limits = _limits_by_topic(self._queues)
         self._seen: set[QueueKey] = set()
@@ -74,49 +72,42 @@ class UnheldRecords:
         codes, topics = columns.topics()
         ends = columns["physical_offset"] + columns["size"]
         wanted = ends > self._held_up_to(columns["queue_id"], codes, topics)
+        if self._rules.has_light_queues:
+            wanted |= dispatch_columns(columns).traits & Trait.IS_SPECIAL != 0
         if wanted.any():
-            # The first of each queue is enough.
-            rows = np.flatnonzero(wanted & _enter_queue(columns["sys_flag"]))
-            rows = self._deleted.later_rows(columns, codes, topics, rows)
-            places = codes[rows].astype(np.int64) << 32 | columns["queue_id"][rows].view(np.uint32)
-            for row in rows[np.sort(np.unique(places, return_index=True)[1])].tolist():
-                self._look(columns.message(row))
-        if self._has_light_queues:
-            special = dispatch_columns(columns).traits & Trait.IS_SPECIAL
-            for row in np.flatnonzero(special).tolist():
-                self._look(columns.message(row))
+            records = Records(RecordColumns(columns.buffer, columns.rows[wanted]))
+            for block in place(records, self._rules, self._deleted).blocks():
+                self._add_block(block)
 
-    def _look(self, message: StoredMessage) -> None:
-        """See whether the queues of one message have a unit for it, or a place at their end."""
-        if not flags.enters_queue(message.sys_flag):
+    def _add_block(self, block: UnitBlock) -> None:
+        """Note the first record that a queue lacks, and whether it has a place at the end."""
+        key = block.key
+        if key in self._seen or key.queue_id < 0:
             return
-        end = message.physical_offset + message.store_size
-        for seat in islice(seats_of(message), None if self._has_light_queues else 1):
-            key = seat.key
-            if key in self._seen or key.queue_id < 0 or seat.queue_offset < 0:
-                continue
-            if self._deleted.is_earlier(key.topic, message.physical_offset):
-                continue
-            queue = self._queues.get(key)
-            if queue is not None and end <= queue.max_physical_offset:
-                continue
-            self._pass_over(key)
-            if self.is_deleted(key.topic):
-                continue
-            self._seen.add(key)
-            if self.first_offset is None or message.physical_offset < self.first_offset:
-                self.first_offset = message.physical_offset
-            if seat.queue_offset > (queue.max_offset if queue is not None else 0):
-                self.gaps.append(key)
+        queue = self._queues.get(key)
+        places, numbers = block.column("physical_offset"), block.batch_numbers()[0]
+        held_to = queue.max_physical_offset if queue is not None else -1
+        lacking = np.flatnonzero((places + block.column("size") > held_to) & (numbers >= 0))
+        if not len(lacking):
+            return
+        self._count_as_held(key)
+        if self.is_deleted(key.topic):
+            return
+        self._seen.add(key)
+        place, number = int(places[lacking[0]]), int(numbers[lacking[0]])
+        if self.first_offset is None or place < self.first_offset:
+            self.first_offset = place
+        if number > (queue.max_offset if queue is not None else 0):
+            self.gaps.append(key)
 
     def is_deleted(self, topic: str) -> bool:
-        """Tell whether nobody misses queues of a topic."""
+        """Tell whether queues of a topic are not missed."""
         # Why: the store's own topics and light queues may be in no table.
         is_own = is_system_topic(topic) or is_lmq(topic)
         return not (topic in self._topics or is_own or self._has_topic(topic))
 
-    def _pass_over(self, key: QueueKey) -> None:
-        """Let further records of a queue count as held: they tell nothing more."""
+    def _count_as_held(self, key: QueueKey) -> None:
+        """Count further records of a queue as held: they tell nothing more."""
         if key.queue_id >= _QUEUES_MAX:
             return
         limits = self._limits.get(key.topic, np.empty(0, np.int64))
@@ -150,9 +141,3 @@ def _limits_by_topic(queues: dict[QueueKey, QueueEnd]) -> dict[str, Int64s]:
         limits[topic] = np.full(max(found) + 1, -1, np.int64)
         limits[topic][list(found)] = list(found.values())
     return limits
-
-
-def _enter_queue(sys_flags: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    # Both kinds that enter no queue, prepared and rolled back, have this bit.
-    mask: npt.NDArray[np.bool_] = sys_flags & flags.TransactionType.PREPARED == 0
-    return mask

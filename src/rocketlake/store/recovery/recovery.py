@@ -27,18 +27,17 @@ from rocketlake.store.disk.damage import Damage, Finding, reason_text
 from rocketlake.store.disk.log import LogView, Readers
 from rocketlake.store.inventory import Found, Losses, give_up_broken
 from rocketlake.store.options import ReadOptions, StoreOptions
-from rocketlake.store.recovery import log_end as tail_rules
-from rocketlake.store.recovery.log_walk import (
-    LogWalk,
-    LogWalker,
-    first_offsets,
-    is_blank_at,
-    next_offsets,
-    record_behind,
-    written_end,
+from rocketlake.store.recovery.log_end import (
+    Begin,
+    begin_after_clean_stop,
+    begin_after_unclean_stop,
+    checks_for,
+    records_behind,
 )
+from rocketlake.store.recovery.log_walk import LogWalk, LogWalker, is_blank_at, written_end
 from rocketlake.store.recovery.missing_records import UnheldRecords
 from rocketlake.store.recovery.parts import RecoveryParts, RecoveryReport
+from rocketlake.store.recovery.queue_numbers import first_offsets, next_offsets
 from rocketlake.store.recovery.salvage import Cut, Salvage
 
 log = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class Recovery:
 
     def __init__(self, parts: RecoveryParts) -> None:
         self._parts = parts
-        self._checks = tail_rules.checks_for(_read_options(parts.options))
+        self._checks = checks_for(_read_options(parts.options))
         self._notes: list[str] = []
         self._done = 0
         self._total = 0
@@ -274,12 +273,12 @@ class Recovery:
         ends = (queue.max_physical_offset for _, queue in queues.items())
         return max((end for end in ends if end <= limit), default=-1)
 
-    def _begin(self, view: LogView, dispatched: int, *, is_clean: bool) -> tail_rules.Begin:
+    def _begin(self, view: LogView, dispatched: int, *, is_clean: bool) -> Begin:
         """Return where to look for the end from: queues or checkpoint vouch for files before."""
         if is_clean:
-            return tail_rules.begin_after_clean_stop(view, dispatched)
+            return begin_after_clean_stop(view, dispatched)
         values, options = self._parts.checkpoint.values(), _read_options(self._parts.options)
-        return tail_rules.begin_after_unclean_stop(view, values, options)
+        return begin_after_unclean_stop(view, values, options)
 
     def _look_behind(self, view: LogView, walk: LogWalk, *, is_clean: bool) -> int:
         """Return how many bytes the cut takes, say what they are, and save them if they matter.
@@ -298,7 +297,7 @@ class Recovery:
         path, position = view.describe(tail.end_offset)
         reason = reason_text(tail.stop.reason) if tail.stop is not None else "its end"
         self._note(f"{path} at {position}: {reason}; {cut_bytes} bytes of log are cut off here")
-        behind = record_behind(view, tail)
+        behind = records_behind(view, tail, passes_zeros=True)
         if behind is not None:
             cut = Cut(
                 reason=reason,
@@ -417,9 +416,10 @@ class Recovery:
             stop = min(end, file.base_offset + file.size)
             if start <= hole < file.base_offset < end:
                 # Why: units behind a gap would stand for other queue offsets than their own.
-                for key, number in first_offsets(
-                    view, file.base_offset, end, self._deleted
-                ).items():
+                firsts = first_offsets(
+                    view, file.base_offset, end, self._deleted, has_light_queues=False
+                )
+                for key, number in firsts.items():
                     parts.queues.fill_gap(key, number, hole)
             hole = file.base_offset + file.size
             if begin >= stop:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.dispatch.unit_builder import Round
+from rocketlake.store.dispatch.placement import Records
 from rocketlake.store.queue.consume_queue import ConsumeQueue
 from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.upkeep.verify.log_file_walk import BadPart
@@ -51,7 +51,7 @@ class GapFiller:
         self._readers = readers
         self._next: dict[QueueKey, int] = {}
 
-    def find(self, records: Round) -> list[Gap]:
+    def find(self, records: Records) -> list[Gap]:
         """Return the gaps among records, in their order."""
         rows = records.rows
         queue_ids = records.columns["queue_id"][rows]

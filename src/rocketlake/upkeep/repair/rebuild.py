@@ -4,7 +4,7 @@ What comes out is byte for byte what live dispatch writes, from the first record
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.disk.log import Readers
 from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
-from rocketlake.store.dispatch.unit_builder import Round, UnitBuilder
+from rocketlake.store.dispatch.placement import PlacementRules, Records
+from rocketlake.store.dispatch.unit_builder import UnitBuilder
 from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.index.index_file import IndexShape
 from rocketlake.store.ports import DispatchSlice
@@ -39,35 +40,12 @@ log = logging.getLogger(__name__)
 
 Rows = npt.NDArray[np.intp]
 
-_EVERY_QUEUE = 1 << 31
-
 
 class Machine(Struct, frozen=True):
     """What rebuilding needs of the machine."""
 
     ops: FileOps
     clock: Clock
-
-
-class Catalog:
-    """The topics of a store that is repaired: only their kind matters."""
-
-    def __init__(self, batch_topics: Collection[str]) -> None:
-        self._batch_topics = frozenset(batch_topics)
-
-    def is_batch_queue(self, topic: str) -> bool:
-        """Tell whether the queues of a topic are batch consume queues."""
-        return topic in self._batch_topics
-
-    def read_queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic may be read: any."""
-        del topic
-        return _EVERY_QUEUE
-
-    def write_queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic may be written: any."""
-        del topic
-        return _EVERY_QUEUE
 
 
 def walk_log(
@@ -105,39 +83,45 @@ def rebuild_queues(
     """
     ops = machine.ops
     queues = ConsumeQueueSet(StoreDir.make(ops, into), machine.clock, queue_shape(store))
+    batch_topics = {queue.key.topic for queue in store.queues if queue.is_batch}
     builder = UnitBuilder(
         queues,
-        Catalog({queue.key.topic for queue in store.queues if queue.is_batch}),
-        delay_levels_ms=store.delays_ms,
-        has_light_queues=any(is_lmq(key.topic) for key in wanted),
-        deleted=lambda: store.deleted,
+        batch_topics.__contains__,
+        PlacementRules(
+            delays_ms=store.delays_ms, has_light_queues=any(is_lmq(key.topic) for key in wanted)
+        ),
+        lambda: store.deleted,
     )
     bits = filter_bits(store.root / names.CONFIG) if _has_ext(store) else None
     readers = Readers(ops)
     bad: list[BadPart] = []
     filler = GapFiller(queues, {queue.key: queue for queue in store.queues}, readers, bad)
 
-    def as_round(columns: RecordColumns) -> Round:
-        records = Round(columns)
-        if bits is not None:
-            bits.dispatch(DispatchSlice(columns, records.bitmaps))
+    def records_of(columns: RecordColumns) -> Records:
+        records = Records(columns)
         # Order: before gaps are looked for, which earlier lives of topics must not count as.
         rows = store.deleted.later_rows(columns, records.codes, records.topics, records.rows)
         records.rows = _wanted_rows(records, rows, wanted)
         return records
 
+    def put(records: Records) -> None:
+        bitmaps: dict[int, bytes] = {}
+        if bits is not None:
+            bits.dispatch(DispatchSlice(records.columns, bitmaps))
+        builder.put(records, bitmaps)
+
     try:
         for columns in walk_log(store, ops, on_bytes, bad):
-            records = as_round(columns)
+            records = records_of(columns)
             gaps = filler.find(records)
             if not gaps:
-                builder.put(records)
+                put(records)
                 continue
             for gap, part in _parts(columns, gaps):
                 if gap is not None:
                     filler.fill(gap)
                 if len(part):
-                    builder.put(as_round(part))
+                    put(records_of(part))
         queues.flush(0)
     finally:
         readers.close()
@@ -222,7 +206,7 @@ def queue_shape(store: Layout) -> QueueShape:
     )
 
 
-def _wanted_rows(records: Round, rows: Rows, wanted: Mapping[QueueKey, int]) -> Rows:
+def _wanted_rows(records: Records, rows: Rows, wanted: Mapping[QueueKey, int]) -> Rows:
     """Return the rows of the queues that are made, without those of a topic's earlier life."""
     queue_ids = records.columns["queue_id"][rows]
     codes = records.codes[rows]

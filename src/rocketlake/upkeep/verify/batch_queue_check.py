@@ -25,7 +25,7 @@ class BatchResult(Struct):
     end: int = -1
 
 
-class BatchSeats:
+class BatchQueueCheck:
     """Goes along the units of batch queues as records come."""
 
     def __init__(self, readers: Readers) -> None:

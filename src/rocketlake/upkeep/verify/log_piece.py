@@ -17,7 +17,7 @@ from rocketlake.store.disk.log import Readers
 from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.key_cursor import KeyCursor, KeyReport, Keys
 from rocketlake.upkeep.verify.log_file_walk import WINDOW, BadPart, LogFileWalk
-from rocketlake.upkeep.verify.queue_check import SeatCheck, SeatReport
+from rocketlake.upkeep.verify.queue_check import UnitCheck, UnitReport
 from rocketlake.upkeep.verify.record_checks import RecordChecks
 from rocketlake.upkeep.verify.store_layout import Layout
 
@@ -42,7 +42,7 @@ class LogReport(Struct, kw_only=True):
     """The offset behind the last such byte."""
     has_bad_blank: bool = False
     """The blank record at the end does not reach to the end of the file."""
-    seats: SeatReport = field(default_factory=SeatReport)
+    units: UnitReport = field(default_factory=UnitReport)
     index: KeyReport = field(default_factory=KeyReport)
 
 
@@ -80,7 +80,7 @@ class _LogPiece:
             self._file.base_offset,
             has_checksums=bool(store.checks & (Check.RECORD_CRC | Check.RECORD_CRC_REQUIRED)),
         )
-        self._seats = SeatCheck(store, readers, self._file) if "queues" in store.what else None
+        self._units = UnitCheck(store, readers, self._file) if "queues" in store.what else None
         self._keys = keys
         self._has_index = "index" in store.what
 
@@ -95,8 +95,8 @@ class _LogPiece:
                 self._pass_bad(walk.bad[-1])
             self._take(columns)
         report.end, report.stop, report.bad = walk.end, walk.stop, walk.bad
-        if self._seats is not None:
-            report.seats = self._seats.finish()
+        if self._units is not None:
+            report.units = self._units.finish()
         if self._keys is not None:
             report.index = self._keys.finish()
         self._check_end(walk)
@@ -109,8 +109,8 @@ class _LogPiece:
         report.bytes += int(last["position"] + last["size"] - first["position"])
         report.faults += self._checks.look_at(columns)
         report.max_timestamp = self._checks.newest
-        if self._seats is not None:
-            self._seats.take(columns)
+        if self._units is not None:
+            self._units.take(columns)
         if self._has_index:
             self._take_keys(columns)
 

@@ -1,7 +1,7 @@
-"""Records against their queues: each record's unit is where its queue offset says it is.
+"""Records against their queues: each unit that `placement` gives a record stands in its place.
 
 What fits is only counted, as runs of units that records have confirmed. What does not is told, or
-kept for the look at each queue's remaining units (`leftovers`).
+kept for the look at each queue's remaining units (`unconfirmed_units`).
 """
 
 from collections.abc import Hashable, Iterator
@@ -14,17 +14,18 @@ from msgspec import Struct, field
 
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
-from rocketlake.format.dispatch import DispatchColumns, Trait, dispatch_columns
 from rocketlake.format.queue_unit import UNIT_DTYPE
-from rocketlake.format.record import RecordColumns, decode_properties
-from rocketlake.model import properties as names
-from rocketlake.model.flags import INNER_BATCH
-from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import SCHEDULE_TOPIC, is_lmq
+from rocketlake.format.record import RecordColumns
+from rocketlake.model.topics import SCHEDULE_TOPIC
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.options.delay_levels import delay_of
-from rocketlake.store.queue.light_queues import light_places, may_fan_out, number_of
-from rocketlake.upkeep.verify.batch_queue_check import BatchSeats
+from rocketlake.store.dispatch.placement import (
+    Placement,
+    PlacementRules,
+    Records,
+    UnitBlock,
+    place,
+)
+from rocketlake.upkeep.verify.batch_queue_check import BatchQueueCheck
 from rocketlake.upkeep.verify.ext_units import ExtReader
 from rocketlake.upkeep.verify.findings import Fault, Kind
 from rocketlake.upkeep.verify.store_layout import Layout, QueuePlace, Units
@@ -66,7 +67,7 @@ class Lack(Struct):
 
 
 class Suspect(Struct, frozen=True):
-    """A record whose place in its queue is another's."""
+    """A record whose place in its queue another record has taken."""
 
     queue: int
     queue_offset: int
@@ -74,7 +75,7 @@ class Suspect(Struct, frozen=True):
     unit_physical: int
 
 
-class SeatReport(Struct):
+class UnitReport(Struct):
     """What the records of a part of the log say about the queues."""
 
     runs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -94,25 +95,6 @@ class SeatReport(Struct):
     """The end of the last record that a queue holds."""
 
 
-class Seen(Struct, frozen=True):
-    """Records of a part of the log, and what dispatch would make of them."""
-
-    columns: RecordColumns
-    facts: DispatchColumns
-    topic_codes: npt.NDArray[np.int32]
-    topics: list[str]
-
-    @classmethod
-    def of(cls, columns: RecordColumns) -> "Seen":
-        """Look at records."""
-        return cls(columns, dispatch_columns(columns), *columns.topics())
-
-    def key_of(self, row: int) -> QueueKey:
-        """Return the queue of a record."""
-        topic = self.topics[int(self.topic_codes[row])]
-        return QueueKey(topic, int(self.columns["queue_id"][row]))
-
-
 class Group(Struct, frozen=True):
     """Records of one queue, in the order of the log."""
 
@@ -124,16 +106,15 @@ class Group(Struct, frozen=True):
     times: Int64s
 
     @classmethod
-    def of(cls, queue: QueuePlace, seen: Seen, rows: Rows, offsets: Int64s) -> "Group":
-        """Take the columns of some records."""
-        columns = seen.columns
+    def of(cls, queue: QueuePlace, block: UnitBlock, offsets: Int64s | None = None) -> "Group":
+        """Take the columns of the records of a block; `offsets` are those of a batch queue."""
         return cls(
             queue,
-            offsets,
-            columns["physical_offset"][rows].astype(np.int64),
-            columns["size"][rows].astype(np.int64),
-            seen.facts.tags_codes[rows],
-            columns["store_timestamp"][rows].astype(np.int64),
+            block.offsets.astype(np.int64) if offsets is None else offsets,
+            block.column("physical_offset"),
+            block.column("size"),
+            block.tags_codes(),
+            block.column("store_timestamp"),
         )
 
     def lack(self, chosen: Rows) -> Lack:
@@ -141,92 +122,81 @@ class Group(Struct, frozen=True):
         return _lack(self.offsets[chosen], self.places[chosen])
 
 
-class SeatCheck:
+class UnitCheck:
     """Takes the records of a part of the log, chunk by chunk."""
 
     def __init__(self, store: Layout, readers: Readers, where: OffsetFile) -> None:
         """`where` is the file of the log that the records come from."""
         self._by_key = {queue.key: queue for queue in store.queues}
-        self._delays_ms = store.delays_ms
+        self._rules = PlacementRules(delays_ms=store.delays_ms)
         self._deleted = store.deleted
         self._units = UnitReader(readers)
         self._ext = ExtReader(readers)
-        self._batches = BatchSeats(readers)
-        self._report = SeatReport()
+        self._batches = BatchQueueCheck(readers)
+        self._report = UnitReport()
         self._where = where
 
-    def finish(self) -> SeatReport:
+    def finish(self) -> UnitReport:
         """Return what was found."""
         return self._report
 
     def take(self, columns: RecordColumns) -> None:
         """Compare some records with the units of their queues."""
-        seen = Seen.of(columns)
-        specials = _Specials(seen, self._delays_ms)
-        rows = self._without_deleted(seen, np.flatnonzero(seen.facts.traits & Trait.ENTERS_QUEUE))
-        if len(rows):
-            self._take_rows(seen, rows, specials)
-        places = columns["physical_offset"]
-        for key, found in specials.light.items():
-            queue = self._by_key.get(key)
-            entries = [e for e in found if not self._deleted.is_earlier(key.topic, places[e[0]])]
-            if queue is None or queue.is_batch or not entries:
-                continue  # light queues are switched off, or the queue is gone with its topic
-            chosen = np.array([row for row, _ in entries])
-            offsets = np.array([offset for _, offset in entries], np.int64)
-            self._compare(Group.of(queue, seen, chosen, offsets))
+        records = Records(columns)
+        placement = place(records, self._rules, self._deleted)
+        self._count_deleted(records, placement)
+        if len(placement.rows):
+            self._take_rows(placement)
+        for block in placement.light_blocks():
+            queue = self._by_key.get(block.key)
+            # Without one, light queues are switched off, or the queue is gone with its topic.
+            if queue is not None and not queue.is_batch:
+                self._compare(Group.of(queue, block))
 
-    def _without_deleted(self, seen: Seen, rows: Rows) -> Rows:
-        """Return rows without records that a deletion of their topic took; those are counted."""
-        left = self._deleted.later_rows(seen.columns, seen.topic_codes, seen.topics, rows)
-        if len(left) < len(rows):
-            gone = np.setdiff1d(rows, left, assume_unique=True)
-            for code, count in enumerate(np.bincount(seen.topic_codes[gone]).tolist()):
+    def _count_deleted(self, records: Records, placement: Placement) -> None:
+        """Count the records that a deletion of their topic took."""
+        if len(placement.rows) < len(records.rows):
+            gone = np.setdiff1d(records.rows, placement.rows, assume_unique=True)
+            for code, count in enumerate(np.bincount(records.codes[gone]).tolist()):
                 if count:
-                    topic, counts = seen.topics[code], self._report.deleted
+                    topic, counts = records.topics[code], self._report.deleted
                     counts[topic] = counts.get(topic, 0) + count
-        return left
 
-    def _take_rows(self, seen: Seen, rows: Rows, specials: "_Specials") -> None:
+    def _take_rows(self, placement: Placement) -> None:
         """Compare all records at once; only what differs is looked at queue by queue."""
-        columns = seen.columns
-        queue_ids = columns["queue_id"]
-        rows, starts = _sorted_by_queue(rows, seen.topic_codes[rows], queue_ids[rows])
-        offsets = columns["queue_offset"][rows].astype(np.int64)
+        found, columns = placement.by_queue(), placement.records.columns
+        rows, offsets = found.rows, found.offsets.astype(np.int64)
         places = columns["physical_offset"][rows].astype(np.int64)
         sizes = columns["size"][rows].astype(np.int64)
         units = np.zeros(len(rows), UNIT_DTYPE)
-        parts = [slice(*pair) for pair in pairwise([*starts, len(rows)])]
-        is_straight = _are_straight(offsets, starts)
-        queues: list[QueuePlace | None] = []
-        for part, straight in zip(parts, is_straight, strict=True):
-            key = seen.key_of(int(rows[part.start]))
-            queue = self._by_key.get(key)
+        queues: list[tuple[UnitBlock, slice, QueuePlace, bool]] = []
+        for key, start, stop, first, *_ in found.ranges():
+            part, queue = slice(start, stop), self._by_key.get(key)
             if queue is None:
                 lack = _lack(offsets[part], places[part])
                 add_lack(self._report.unknown, (key.topic, key.queue_id), lack)
-            elif queue.is_batch:
-                self._take_batches(queue, seen, rows[part], specials)
-                queue = None
-            elif straight:
-                self._units.fill(queue, units[part], int(offsets[part.start]))
+                continue
+            block = found.block(key, start, stop)
+            if queue.is_batch:
+                self._take_batches(queue, block)
+                continue
+            is_straight = found.are_consecutive or found.is_consecutive(start, stop)
+            if is_straight:
+                self._units.fill(queue, units[part], first)
             else:
                 self._units.fill_runs(queue, units[part], offsets[part])
-            queues.append(queue)
+            queues.append((block, part, queue, is_straight))
         is_same = units["physical_offset"] == places
         is_good = is_same & (units["size"] == sizes)
-        is_good &= units["tags_code"] == seen.facts.tags_codes[rows]
-        are_good = is_straight & np.logical_and.reduceat(is_good, starts)
-        for part, queue, good in zip(parts, queues, are_good, strict=True):
-            if queue is None:
-                continue
-            if good:
+        is_good &= units["tags_code"] == placement.tags_codes[rows]
+        are_all_good = bool(is_good.all())
+        for block, part, queue, is_straight in queues:
+            if is_straight and (are_all_good or is_good[part].all()):
                 last = part.stop - 1
                 self._confirm_all(queue, int(offsets[part.start]), part.stop - part.start)
                 self._reach(int(places[last]) + int(sizes[last]))
             else:
-                group = Group.of(queue, seen, rows[part], offsets[part])
-                self._judge(group, units[part], is_same[part], is_good[part])
+                self._judge(Group.of(queue, block), units[part], is_same[part], is_good[part])
 
     def _confirm_all(self, queue: QueuePlace, first: int, count: int) -> None:
         self._confirm(queue.number, first, first + count)
@@ -260,10 +230,10 @@ class SeatCheck:
         report.faults += [self._odd(group, units, index) for index in odd.tolist()]
         for first, stop in _ranges(group.offsets[is_same]):
             self._confirm(queue.number, first, stop)
-        seated = np.flatnonzero(is_same)
-        if len(seated):
-            report.confirmed += len(seated)
-            self._reach(int(group.places[seated[-1]] + group.sizes[seated[-1]]))
+        confirmed = np.flatnonzero(is_same)
+        if len(confirmed):
+            report.confirmed += len(confirmed)
+            self._reach(int(group.places[confirmed[-1]] + group.sizes[confirmed[-1]]))
         self._without(group, units, inside, is_same)
 
     def _without(self, group: Group, units: Units, inside: Bools, is_same: Bools) -> None:
@@ -325,22 +295,16 @@ class SeatCheck:
 
     # --- batch queues --------------------------------------------------------------------------
 
-    def _take_batches(
-        self, queue: QueuePlace, seen: Seen, rows: Rows, specials: "_Specials"
-    ) -> None:
+    def _take_batches(self, queue: QueuePlace, block: UnitBlock) -> None:
         report = self._report
-        bases = seen.columns["queue_offset"][rows].astype(np.int64)
-        counts = np.ones(len(rows), np.int64)
-        for index, row in enumerate(rows.tolist()):
-            if row in specials.batches:
-                bases[index], counts[index] = specials.batches[row]
-        good = (bases >= 0) & (counts > 0) & (counts <= layout.MAX_I16)
+        good = block.batch_numbers()[0] >= 0  # the queue passes over the others
         if not good.any():
             return
-        group = Group.of(queue, seen, rows[good], bases[good])
-        own = seen.columns["queue_offset"][rows[good]]
-        for index in np.flatnonzero(own != group.offsets).tolist():
-            report.faults.append(self._odd_base(group, index, int(own[index])))
+        block = UnitBlock(block.key, block.placement, block.rows[good], block.offsets[good])
+        bases, counts = block.batch_numbers()
+        group = Group.of(queue, block, bases)
+        for index in np.flatnonzero(block.offsets != bases).tolist():
+            report.faults.append(self._odd_base(group, index, int(block.offsets[index])))
         found = self._batches.compare(
             queue,
             group.places,
@@ -349,7 +313,7 @@ class SeatCheck:
                 "tags_code": group.codes,
                 "store_timestamp": group.times,
                 "base_queue_offset": group.offsets,
-                "batch_size": counts[good],
+                "batch_size": counts,
             },
         )
         report.faults += found.faults
@@ -369,36 +333,6 @@ class SeatCheck:
         return Fault(str(self._where.path), position, reason, kind=Kind.RECORD, about="log")
 
 
-class _Specials:
-    """The few records whose properties say more: due times, inner batches, light queues."""
-
-    def __init__(self, seen: Seen, delays_ms: list[int]) -> None:
-        self.batches: dict[int, tuple[int, int]] = {}
-        self.light: dict[QueueKey, list[tuple[int, int]]] = {}
-        self._delays_ms = delays_ms
-        for row in np.flatnonzero(seen.facts.traits & Trait.IS_SPECIAL).tolist():
-            self._look_at(seen, row)
-
-    def _look_at(self, seen: Seen, row: int) -> None:
-        found = seen.columns.rows[row]
-        start = int(found["properties_position"])
-        view = memoryview(seen.columns.buffer)
-        properties = decode_properties(view[start : start + int(found["properties_size"])])
-        topic = seen.topics[int(seen.topic_codes[row])]
-        if topic == SCHEDULE_TOPIC:
-            level = number_of(properties.get(names.DELAY), 0)
-            if level > 0:
-                due = int(found["store_timestamp"]) + delay_of(self._delays_ms, level)
-                seen.facts.tags_codes[row] = due
-        if int(found["sys_flag"]) & INNER_BATCH:
-            base = number_of(properties.get(names.INNER_BASE), int(found["queue_offset"]))
-            self.batches[row] = (base, number_of(properties.get(names.INNER_NUM), 1))
-        if seen.facts.traits[row] & Trait.ENTERS_QUEUE and may_fan_out(topic):
-            for name, offset in light_places(properties):
-                queue_id = 0 if is_lmq(name) else int(found["queue_id"])
-                self.light.setdefault(QueueKey(name, queue_id), []).append((row, offset))
-
-
 def add_lack(table: dict[LackKey, Lack], key: LackKey, lack: Lack) -> None:
     """Count messages that a queue lacks."""
     if key in table:
@@ -416,33 +350,6 @@ def _lack(offsets: Int64s, places: Int64s) -> Lack:
         int(offsets.max()),
         places[:_PLACES_MAX].tolist(),
     )
-
-
-def _are_straight(offsets: Int64s, starts: list[int]) -> Bools:
-    """Tell for each queue whether its numbers go up by one."""
-    steps = np.ones(len(offsets), np.bool_)
-    steps[1:] = np.diff(offsets) == 1
-    steps[starts] = True
-    result: Bools = np.logical_and.reduceat(steps, starts)
-    return result
-
-
-def _sorted_by_queue(
-    rows: Rows, topic_codes: npt.NDArray[np.int32], queue_ids: npt.NDArray[np.int32]
-) -> tuple[Rows, list[int]]:
-    """Return rows sorted by queue, each queue's in the order of the log, and where each begins."""
-    width = int(queue_ids.max()) + 1
-    if int(queue_ids.min()) >= 0 and width * (int(topic_codes.max()) + 1) < 1 << 16:
-        # Why: sixteen bits are sorted by counting.
-        both: npt.NDArray[np.integer] = (topic_codes * width + queue_ids).astype(np.uint16)
-    else:
-        both = topic_codes.astype(np.int64) << 32 | queue_ids.astype(np.uint32)
-    steps = np.flatnonzero(both[1:] != both[:-1])
-    if len(steps):
-        order = np.argsort(both, kind="stable")
-        rows, both = rows[order], both[order]
-        steps = np.flatnonzero(both[1:] != both[:-1])
-    return rows, [0, *(steps + 1).tolist()]
 
 
 def _ranges(numbers: Int64s) -> Iterator[tuple[int, int]]:

@@ -45,7 +45,7 @@ class QueueReport(Struct):
     left_out: int = 0
 
 
-def check_leftovers(
+def check_unconfirmed(
     store: Layout,
     queue: QueuePlace,
     runs: list[tuple[int, int]],
@@ -54,10 +54,10 @@ def check_leftovers(
     ops: FileOps | None = None,
 ) -> QueueReport:
     """Check the units of a queue that are not in `runs`, which are those that records confirmed."""
-    return _Leftovers(store, queue, ends, ops or PosixFileOps()).run(runs)
+    return _UnconfirmedUnits(store, queue, ends, ops or PosixFileOps()).run(runs)
 
 
-class _Leftovers:
+class _UnconfirmedUnits:
     def __init__(self, store: Layout, queue: QueuePlace, ends: Ends, ops: FileOps) -> None:
         self._ops = ops
         self._store = store

@@ -39,12 +39,12 @@ class Judge:
         for report in reports:
             # A first unit that no record confirms says nothing about where its queue began.
             self.earlier.update(
-                {n: count for n, count in report.seats.earlier.items() if self._begins_well(n)}
+                {n: count for n, count in report.units.earlier.items() if self._begins_well(n)}
             )
         self.log_limit = max((report.end for report in reports if report.records), default=0)
         self.log_limit = max(self.log_limit, store.log_min)
         self.newest = max((report.max_timestamp for report in reports), default=0)
-        self._dispatched = max((report.seats.end_confirmed for report in reports), default=-1)
+        self._dispatched = max((report.units.end_confirmed for report in reports), default=-1)
         if "queues" not in store.what:
             self._dispatched = self.log_limit
         self._behind: dict[int, Lack] = {}
@@ -54,7 +54,7 @@ class Judge:
 
     def _begins_well(self, number: int) -> bool:
         first = self._store.queues[number].first_real
-        runs = (report.seats.runs.get(number, []) for report in self.reports)
+        runs = (report.units.runs.get(number, []) for report in self.reports)
         return any(begin <= first < end for found in runs for begin, end in found)
 
     @property
@@ -126,7 +126,7 @@ class Judge:
         """Return what the look at each queue needs to know of the log."""
         suspects: dict[int, Suspect] = {}
         for report in self.reports:
-            suspects.update({one.physical_offset: one for one in report.seats.suspects})
+            suspects.update({one.physical_offset: one for one in report.units.suspects})
         return Ends(
             log_end=self.log_limit,
             bad=self._bad(),
@@ -145,7 +145,7 @@ class Judge:
             self._told |= found.told
             self.last_lost[found.number] = found.last_lost
         for report in self.reports:
-            self._ledger.add(report.seats.faults)
+            self._ledger.add(report.units.faults)
             self._ledger.add(self._suspects(report))
         self._ledger.add(self._lacks())
         self._count_deleted()
@@ -157,7 +157,7 @@ class Judge:
     def _count_deleted(self) -> None:
         """Count records that a deletion took: of a topic that is gone, or of an earlier life."""
         for report in self.reports:
-            for topic, count in report.seats.deleted.items():
+            for topic, count in report.units.deleted.items():
                 if self._is_deleted(topic):
                     self.deleted_topics[topic] = self.deleted_topics.get(topic, 0) + count
                 else:
@@ -165,7 +165,7 @@ class Judge:
 
     def _suspects(self, report: LogReport) -> Iterator[Fault]:
         file = self._store.log_files[report.number]
-        for one in report.seats.suspects:
+        for one in report.units.suspects:
             if one.physical_offset in self._told:
                 continue
             queue = self._store.queues[one.queue]
@@ -175,8 +175,8 @@ class Judge:
             )
             position = one.physical_offset - file.base_offset
             yield Fault(str(file.path), position, reason, kind=Kind.LACKS_UNITS, about=queue.name)
-        if report.seats.suspects_left_out:
-            count = report.seats.suspects_left_out
+        if report.units.suspects_left_out:
+            count = report.units.suspects_left_out
             reason = f"{count} more records whose units point elsewhere"
             yield Fault(str(file.path), 0, reason, kind=Kind.LACKS_UNITS, about="queues")
 
@@ -184,9 +184,9 @@ class Judge:
         below: dict[int, Lack] = {}
         unknown: dict[tuple[str, int], Lack] = {}
         for report in self.reports:
-            _gather(self._behind, report.seats.behind)
-            _gather(below, report.seats.below)
-            _gather(unknown, report.seats.unknown)
+            _gather(self._behind, report.units.behind)
+            _gather(below, report.units.below)
+            _gather(unknown, report.units.unknown)
         for number, lack in self._behind.items():
             queue = self._store.queues[number]
             if not self._is_pending(lack):

@@ -3,7 +3,7 @@
 1. `places.look` notes what there is. Then pieces of work, each a plain function whose arguments and
    results can be sent to another process: an index file (`check_index_file`), a file of the log
    with its records' units and keys (`check_log_file`), a queue's remaining units
-   (`check_leftovers`), the tables.
+   (`check_unconfirmed`), the tables.
 2. What a start repairs by itself is pending, not wrong: a torn end, records not dispatched, index
    files that are built again. What is wrong after a clean stop, or contradicts itself, is a
    finding.
@@ -36,7 +36,7 @@ from rocketlake.upkeep.verify.tables import check_checkpoint, check_tables
 from rocketlake.upkeep.verify.unconfirmed_units import (
     Ends,
     QueueReport,
-    check_leftovers,
+    check_unconfirmed,
     merged_runs,
 )
 from rocketlake.upkeep.verify.verdict import Judge
@@ -227,7 +227,7 @@ class _Work:
         return [fault for faults in done[:count] for fault in faults], done[count:]
 
     def queues(self, log_reports: Sequence[LogReport], judge: Judge) -> list[QueueReport]:
-        runs = [report.seats.runs for report in log_reports]
+        runs = [report.units.runs for report in log_reports]
         check = partial(_check_queue, self._found, ends=judge.ends())
         pieces = [(queue, list(merged_runs(runs, queue.number))) for queue in self._found.queues]
         left = sum(_units_left(*piece) for piece in pieces)
@@ -253,7 +253,7 @@ def _units_left(queue: QueuePlace, runs: list[tuple[int, int]]) -> int:
 def _check_queue(
     found: Layout, piece: tuple[QueuePlace, list[tuple[int, int]]], *, ends: Ends
 ) -> QueueReport:
-    return check_leftovers(found, *piece, ends)
+    return check_unconfirmed(found, *piece, ends)
 
 
 def index_starts(found: Layout, starts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:

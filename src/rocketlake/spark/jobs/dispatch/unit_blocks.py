@@ -1,10 +1,10 @@
 """Records of a part -> the units of each queue, and the keys: what dispatch makes, but not written.
 
-The store's own `UnitBuilder` runs over queues that only remember what was put into them.
+Which units there are is the store's own rule (`store.dispatch.placement`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,14 @@ from rocketlake.format.dispatch import KeyEntries, key_entries
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import RecordColumns, StopReason
 from rocketlake.model.queues import QueueKey
-from rocketlake.model.topics import is_lmq, is_system_topic
+from rocketlake.model.topics import can_name_queues, is_lmq, is_system_topic
 from rocketlake.spark.jobs.dispatch.parts import LogShape, Part, PartWalk, require_visible
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.dispatch.unit_builder import Round, UnitBuilder
+from rocketlake.store.dispatch.placement import PlacementRules, Records, UnitBlock, place
 from rocketlake.store.ports import CustomDispatcher, DispatchSlice
-from rocketlake.store.queue.batch import BatchConsumeQueue
-from rocketlake.store.queue.consume_queue import ConsumeQueue
-from rocketlake.store.queue.queue_set import AnyQueue
 from rocketlake.store.queue.unit_kind import Units
-from rocketlake.store.queue.unit_queue import Column, packed
+from rocketlake.store.queue.unit_queue import packed
 from rocketlake.upkeep.verify.log_file_walk import BadPart
 
 Int32s = npt.NDArray[np.int32]
@@ -36,7 +33,6 @@ EXTENDED: Final = 1
 BATCH: Final = 2
 
 _NO_NUMBERS: Final = np.empty(0, np.int64)
-_EVERY_QUEUE: Final = 1 << 31
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -47,7 +43,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """
 
     topics: frozenset[str] | None = None
-    """The topics there are; None: nobody knows, so all."""
+    """The topics there are; None: not known, so all."""
     starts: dict[QueueKey, int] = field(default_factory=dict)
 
     def start_of(self, key: QueueKey) -> int | None:
@@ -133,163 +129,86 @@ class PartResult(Struct, frozen=True, kw_only=True):
     keys: KeyEntries
 
 
-# --- queues that remember ------------------------------------------------------------------------
+# --- the units of a part -------------------------------------------------------------------------
 
 
-class _Kept:
-    """What was put into one queue."""
+class _QueueUnits:
+    """The units of one queue, block by block."""
 
-    __slots__ = ("bitmaps", "counts", "firsts", "offsets", "sizes", "timestamps", "units")
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._units: list[memoryview] = []
+        self._offsets: list[Int64s] = []
+        self._timestamps: list[Int64s] = []
+        self._counts: list[Int64s] = []
+        self._bitmaps: list[bytes] = []
 
-    def __init__(self) -> None:
-        self.units: list[bytes] = []
-        self.firsts: list[int] = []
-        self.sizes: list[int] = []
-        self.offsets: list[Int64s | None] = []  # None: they count up
-        self.timestamps: list[Int64s] = []
-        self.counts: list[Int64s] = []
-        self.bitmaps: list[bytes] = []
+    def add(self, found: UnitBlock, bitmaps: Mapping[int, bytes]) -> None:
+        """Take the next units."""
+        self._units.append(packed(found.units(), UNIT_DTYPE))
+        offsets = found.offsets
+        if self._kind == BATCH:
+            offsets, counts = found.batch_numbers()
+            self._counts.append(counts)
+        self._offsets.append(offsets)
+        if self._kind != PLAIN:
+            self._timestamps.append(found.column("store_timestamp"))
+        if self._kind == EXTENDED:
+            self._bitmaps += [bitmaps.get(row, b"") for row in found.rows.tolist()]
 
-    def add(self, units: bytes, first: int, offsets: Int64s | None, count: int) -> None:
-        self.units.append(units)
-        self.firsts.append(first)
-        self.sizes.append(count)
-        self.offsets.append(offsets)
-
-    def block(self, key: QueueKey, kind: int) -> Block:
+    def block(self, key: QueueKey) -> Block:
+        """Return all units as one block."""
+        offsets = _joined(self._offsets)
         return Block(
             key=key,
-            kind=kind,
-            units=b"".join(self.units),
-            first_offset=self.firsts[0],
-            offsets=self._numbers(),
-            timestamps=_joined(self.timestamps),
-            counts=_joined(self.counts),
-            bitmaps=self.bitmaps,
+            kind=self._kind,
+            units=b"".join(self._units),
+            first_offset=int(offsets[0]),
+            offsets=_NO_NUMBERS if bool((np.diff(offsets) == 1).all()) else offsets,
+            timestamps=_joined(self._timestamps),
+            counts=_joined(self._counts),
+            bitmaps=self._bitmaps,
         )
 
-    def _numbers(self) -> Int64s:
-        """Return all queue offsets, or none where each is one more than the one before."""
-        ends = [first + size for first, size in zip(self.firsts, self.sizes, strict=True)]
-        if self.firsts[1:] == ends[:-1] and all(found is None for found in self.offsets):
-            return _NO_NUMBERS
-        parts = [
-            np.arange(first, first + size, dtype=np.int64) if found is None else found
-            for first, size, found in zip(self.firsts, self.sizes, self.offsets, strict=True)
-        ]
-        joined = np.concatenate(parts)
-        return _NO_NUMBERS if bool((np.diff(joined) == 1).all()) else joined
 
-
-class _KeptPlain(ConsumeQueue):
-    """A plain queue that remembers; `ext` only says whether there would be one."""
-
-    __slots__ = ("kept",)
-
-    def __init__(self, key: QueueKey, *, has_ext: bool) -> None:
-        self.key = key
-        self.kept = _Kept()
-        self.max_offset = 0
-        self.ext = cast(Any, self) if has_ext else None
-
-    def append_packed(  # noqa: PLR0917 - as a queue has it
-        self,
-        view: memoryview,
-        first_offset: int,
-        count: int,
-        first_physical: int,
-        end_physical: int,
-    ) -> None:
-        """Remember units of consecutive queue offsets."""
-        del first_physical, end_physical
-        self.kept.add(bytes(view), first_offset, None, count)
-
-    def put(self, units: Units, queue_offsets: Column) -> None:
-        """Remember units."""
-        if len(units):
-            offsets = np.array(queue_offsets, np.int64)
-            view = packed(units, UNIT_DTYPE)
-            self.kept.add(bytes(view), int(offsets[0]), offsets, len(units))
-
-    def put_extended(
-        self,
-        units: Units,
-        queue_offsets: Column,
-        store_timestamps: Column,
-        bitmaps: Sequence[bytes],
-    ) -> None:
-        """Remember units and what goes into their extensions."""
-        self.put(units, queue_offsets)
-        self.kept.timestamps.append(np.array(store_timestamps, np.int64))
-        self.kept.bitmaps += bitmaps
-
-
-class _KeptBatch(BatchConsumeQueue):
-    """A batch queue that remembers."""
-
-    __slots__ = ("kept",)
-
-    def __init__(self, key: QueueKey) -> None:
-        self.key = key
-        self.kept = _Kept()
-        self.max_offset = 0
-
-    def put(
-        self, units: Units, base_offsets: Column, store_timestamps: Column, batch_sizes: Column
-    ) -> None:
-        """Remember units, and how many messages each stands for."""
-        if len(units):
-            bases = np.array(base_offsets, np.int64)
-            view = packed(units, UNIT_DTYPE)
-            self.kept.add(bytes(view), int(bases[0]), bases, len(units))
-            self.kept.timestamps.append(np.array(store_timestamps, np.int64))
-            self.kept.counts.append(np.array(batch_sizes, np.int64))
-
-
-class KeptQueues:
-    """The queues of one part (unit_builder.QueueFinder, ports.TopicCatalog)."""
+class _PartUnits:
+    """The units of all queues of a part."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._queues: dict[QueueKey, _KeptPlain | _KeptBatch] = {}
+        self._placement = PlacementRules(
+            delays_ms=rules.delays_ms, has_light_queues=rules.has_light_queues
+        )
+        self._bits = rules.make_bits() if rules.make_bits is not None else None
+        self._queues: dict[QueueKey, _QueueUnits] = {}
 
-    def find(self, key: QueueKey) -> AnyQueue | None:
-        """Return a queue that something was put into."""
-        return self._queues.get(key)
+    def add(self, columns: RecordColumns) -> None:
+        """Take the units of the next records."""
+        bitmaps: dict[int, bytes] = {}
+        if self._bits is not None:
+            self._bits.dispatch(DispatchSlice(columns, bitmaps))
+        placement = place(Records(columns), self._placement, self._rules.deleted)
+        for found in placement.own_blocks():
+            if found.key not in self._queues and can_name_queues(found.key.topic):
+                self._queues[found.key] = _QueueUnits(self._kind_of(found.key))
+            if found.key in self._queues:
+                self._queues[found.key].add(found, bitmaps)
+        for found in placement.light_blocks():
+            self._queues.setdefault(found.key, _QueueUnits(PLAIN)).add(found, bitmaps)
 
-    def get_or_create(self, key: QueueKey, *, is_batch: bool = False) -> AnyQueue:
-        """Return a queue, a new one if there is none."""
-        found = self._queues.get(key)
-        if found is None:
-            has_ext = self._rules.has_ext or key in self._rules.ext_queues
-            found = _KeptBatch(key) if is_batch else _KeptPlain(key, has_ext=has_ext)
-            self._queues[key] = found
-        return found
-
-    def is_batch_queue(self, topic: str) -> bool:
-        """Tell whether the queues of a topic are batch consume queues."""
-        return topic in self._rules.batch_topics
-
-    def read_queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic may be read: any."""
-        del topic
-        return _EVERY_QUEUE
-
-    write_queue_count = read_queue_count
+    def _kind_of(self, key: QueueKey) -> int:
+        if key.topic in self._rules.batch_topics:
+            return BATCH
+        return EXTENDED if self._rules.has_ext or key in self._rules.ext_queues else PLAIN
 
     def blocks(self) -> list[Block]:
-        """Return what was put into each queue."""
+        """Return the units of each queue that is made."""
         found: list[Block | None] = []
-        for key, queue in sorted(self._queues.items()):
+        for key, queue in sorted(self._queues.items(), key=lambda item: item[0]):
             start = self._rules.wanted.start_of(key)
-            if start is None or not queue.kept.units:
-                continue
-            kind = BATCH
-            if isinstance(queue, _KeptPlain):
-                # Light queues get plain units in any case, as the builder has it.
-                kind = EXTENDED if queue.kept.timestamps else PLAIN
-            block = queue.kept.block(key, kind)
-            found.append(_behind(block, start) if start else block)
+            if start is not None:
+                block = queue.block(key)
+                found.append(_behind(block, start) if start else block)
         return [block for block in found if block is not None]
 
 
@@ -318,15 +237,7 @@ class _PartMaker:
         self._part = part
         self._rules = rules
         self._walk = PartWalk(shape, part, readers)
-        self._queues = KeptQueues(rules)
-        self._builder = UnitBuilder(
-            self._queues,
-            self._queues,
-            delay_levels_ms=rules.delays_ms,
-            has_light_queues=rules.has_light_queues,
-            deleted=lambda: rules.deleted,
-        )
-        self._bits = rules.make_bits() if rules.make_bits is not None else None
+        self._units = _PartUnits(rules)
         self._keys: list[tuple[Int32s, Int64s, Int64s]] = []
         self._records = 0
         self._last = self._newest = 0
@@ -347,7 +258,7 @@ class _PartMaker:
             has_keyless_end=self._has_keyless_end,
             bad=walk.bad,
         )
-        return PartResult(facts=facts, blocks=self._queues.blocks(), keys=self._entries())
+        return PartResult(facts=facts, blocks=self._units.blocks(), keys=self._entries())
 
     def _take(self, columns: RecordColumns) -> None:
         self._records += len(columns)
@@ -355,18 +266,12 @@ class _PartMaker:
         self._last = int(times[-1])
         self._newest = max(self._newest, int(times.max()))
         if self._rules.has_queues:
-            self._take_units(columns)
+            self._units.add(columns)
         if self._rules.has_keys:
             hashes, rows = key_entries(columns, with_tags=self._rules.has_tags)
             if len(hashes):
                 self._keys.append((hashes, columns["physical_offset"][rows], times[rows]))
             self._has_keyless_end = not len(rows) or int(rows[-1]) < len(columns) - 1
-
-    def _take_units(self, columns: RecordColumns) -> None:
-        records = Round(columns)
-        if self._bits is not None:
-            self._bits.dispatch(DispatchSlice(columns, records.bitmaps))
-        self._builder.put(records)
 
     def _entries(self) -> KeyEntries:
         if not self._keys:

@@ -10,7 +10,7 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.offline import OfflineStore
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.recovery.log_end import Debts
+from rocketlake.store.recovery.undispatched import UndispatchedUnits
 from support.reading import bodies, bounds, offsets
 from support.store_builder import BEGIN_MS, StoreBuilder
 
@@ -296,7 +296,7 @@ def test_units_owed_in_columns_are_those_owed_one_by_one(tmp_path, monkeypatch):
         root = builder.unclean().write()
         fast = owed_places(root)
         with monkeypatch.context() as patch:
-            patch.setattr(Debts, "_add_following", lambda *_: False)
+            patch.setattr(UndispatchedUnits, "_add_following", lambda *_: False)
             assert owed_places(root) == fast
         assert any(fast.values())
 
