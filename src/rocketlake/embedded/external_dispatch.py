@@ -1,4 +1,4 @@
-"""A store whose queues and index are written elsewhere, by a dispatch job (docs/spark/jobs.md).
+"""A store with external dispatch: a job writes its queues and index (docs/spark/jobs.md).
 
 1. Puts go to the engine as ever. Reads go through the read-only view, which shows what the job has
    dispatched so far and, behind that, what it still owes: a program sees what it has put.
@@ -193,20 +193,20 @@ class ExternalDispatcher(Protocol):
 def recover_with_external_dispatch(
     root: Path,
     conf: Source | None,
-    elsewhere: ExternalDispatcher,
+    external: ExternalDispatcher,
     *,
     ops: FileOps,
     clock: Clock,
     options: Mapping[str, object] | None = None,
     settled: StoreOptions | None = None,
 ) -> RecoveryReport:
-    """Recover a store that nobody has open, dispatch what it lacks elsewhere, and close it cleanly.
+    """Recover a store that is not open, with external dispatch, and close it cleanly.
 
-    `settled` are the options of who had it open last, where a caller has no others.
+    `settled` are the options it was open with last, where a caller has no others.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
-        StoreLockedError: somebody has it open.
+        StoreLockedError: it is open.
         StoreError: the files cannot be used.
     """
     choice = StoreOptions.choose(conf, **(options or {}))
@@ -216,8 +216,8 @@ def recover_with_external_dispatch(
     place = TableLocation(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
     catalog = TopicBook.load(place)
     engine = MessageStore(Base(directory, paths, settled, clock, catalog))
-    elsewhere.attach(DispatchTargets(directory, settled, engine.queues, engine.index))
-    engine.dispatch_elsewhere(elsewhere.prepare, elsewhere.dispatch_range)
+    external.attach(DispatchTargets(directory, settled, engine.queues, engine.index))
+    engine.dispatch_externally(external.prepare, external.dispatch_range)
     return engine.recover_and_close()
 
 

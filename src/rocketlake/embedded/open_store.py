@@ -305,7 +305,7 @@ def _open_shielded(
         options=options,
         clock=clock,
         catalog=catalog,
-        is_outside=is_external,
+        is_external=is_external,
         worker=worker,
     )
     engine = MessageStore(base)

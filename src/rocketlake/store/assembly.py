@@ -19,8 +19,8 @@ from rocketlake.format import names
 from rocketlake.store.checkpoint import StoreCheckpoint
 from rocketlake.store.deleted_topics import DeletedTopicsFile
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
-from rocketlake.store.dispatch.external import OutsideDispatcher
-from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.external import ExternalDispatchNotifier
+from rocketlake.store.dispatch.external_files import ExternalDispatch
 from rocketlake.store.dispatch.placement import PlacementRules
 from rocketlake.store.dispatch.roll_gate import RollGate
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
@@ -69,7 +69,7 @@ class Base(Struct, frozen=True):
     catalog: TopicCatalog
     factory: MappedFileFactory | None = None
     """Gives the files of the log; None: mapped files."""
-    is_outside: bool = False
+    is_external: bool = False
     """Queues and index are written by a job, not by this process."""
     worker: ShieldedWorker | None = None
     """Opens and closes the store; None: one of its own."""
@@ -109,7 +109,7 @@ class Parts(Struct, frozen=True):
     queues: ConsumeQueueSet
     index: IndexFileSet | None
     index_catch_up: IndexCatchUp | None
-    handshake: Handshake
+    external: ExternalDispatch
     deleted: DeletedTopicsFile
     offsets: QueueOffsets
     dispatcher: Dispatcher
@@ -140,16 +140,16 @@ def assemble(base: Base) -> Parts:
     log_parts = make_log(base, checkpoint, flags, stats)
     queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
     index = _make_index(base)
-    handshake = Handshake(base.ops, base.directory.root)
+    external = ExternalDispatch(base.ops, base.directory.root)
     deleted = DeletedTopicsFile(base.ops, base.directory.root, base.paths.writable)
     catch_up = IndexCatchUp(log_parts.log, index) if index is not None else None
     builder = _make_builder(base, queues, deleted)
     dispatch_parts = DispatchParts(log_parts.log, builder, catch_up, flags, role, stats)
-    dispatcher = _make_dispatcher(base, dispatch_parts, handshake)
+    dispatcher = _make_dispatcher(base, dispatch_parts, external)
     log_parts.log.on_readable = dispatcher.wake_if_idle
     if catch_up is not None:
         catch_up.attach(dispatcher)
-    if not base.is_outside:
+    if not base.is_external:
         RollGate(log_parts.log, dispatcher, log_parts.preallocator)
     durability = _make_durability(base, log_parts, dispatcher)
     offsets = QueueOffsets()
@@ -157,7 +157,7 @@ def assemble(base: Base) -> Parts:
     putter = Putter(put_parts, options, clock)
     field_putter = FieldPutter(putter)
     queue_flush = _make_queue_flush(
-        base, log_parts, dispatcher, queues=queues, checkpoint=checkpoint, handshake=handshake
+        base, log_parts, dispatcher, queues=queues, checkpoint=checkpoint, external=external
     )
     retention = _make_retention(
         base, log_parts, dispatcher, queues=queues, index=index, flags=flags, deleted=deleted
@@ -172,7 +172,7 @@ def assemble(base: Base) -> Parts:
         queues=queues,
         index=index,
         index_catch_up=catch_up,
-        handshake=handshake,
+        external=external,
         deleted=deleted,
         offsets=offsets,
         dispatcher=dispatcher,
@@ -304,7 +304,7 @@ def _queue_shape(options: StoreOptions) -> QueueShape:
 
 def _make_index(base: Base) -> IndexFileSet | None:
     options = base.options
-    if not options.has_index or base.is_outside:
+    if not options.has_index or base.is_external:
         return None
     shape = IndexShape.of(options)
     return IndexFileSet(base.ops, base.clock, base.directory.path(names.INDEX), shape)
@@ -319,9 +319,9 @@ def _make_builder(base: Base, queues: ConsumeQueueSet, deleted: DeletedTopicsFil
     return UnitBuilder(queues, base.catalog.is_batch_queue, rules, deleted.get)
 
 
-def _make_dispatcher(base: Base, parts: DispatchParts, handshake: Handshake) -> Dispatcher:
-    if base.is_outside:
-        return OutsideDispatcher(structs.replace(parts, index=None), handshake)
+def _make_dispatcher(base: Base, parts: DispatchParts, external: ExternalDispatch) -> Dispatcher:
+    if base.is_external:
+        return ExternalDispatchNotifier(structs.replace(parts, index=None), external)
     is_synced = base.options.flush_disk_type is FlushMode.SYNC_FLUSH
     return Dispatcher(parts, is_synced=is_synced)
 
@@ -333,14 +333,14 @@ def _make_queue_flush(
     *,
     queues: ConsumeQueueSet,
     checkpoint: StoreCheckpoint,
-    handshake: Handshake,
+    external: ExternalDispatch,
 ) -> QueueFlush:
     options, log = base.options, log_parts.log
 
     def reached() -> Reached:
-        if not base.is_outside:
+        if not base.is_external:
             return Reached(dispatcher.dispatched_timestamp, dispatcher.dispatched_record)
-        found = handshake.progress_of_writer()
+        found = external.progress_of_writer()
         if found is None:
             return Reached(0)  # what a job did for an earlier start says nothing about this one
         checkpoint.index_timestamp = max(checkpoint.index_timestamp, found.index_timestamp)
@@ -391,7 +391,7 @@ def _make_retention(
     parts = RetentionParts(
         log=log_parts.log,
         # Why others: with external dispatch the job lets queues and index follow the log.
-        queues=ConsumeQueueSet(base.directory, base.clock) if base.is_outside else queues,
+        queues=ConsumeQueueSet(base.directory, base.clock) if base.is_external else queues,
         index=index,
         flags=flags,
         dispatched=dispatcher.reach,

@@ -145,24 +145,24 @@ class StoreLife:
     def _acquire(self) -> None:
         """Take the store's lock, and that of whoever dispatches."""
         refuse_rocksdb(self._base.directory)
-        is_outside = self._base.is_outside
-        handshake = self._parts.handshake
+        is_external = self._base.is_external
+        external = self._parts.external
         # Order: a directory that is not there cannot be locked, and another root may name it too.
         for path in self._log_dirs:
             self._base.ops.mkdirs(path)
         # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
-        timeout_s = _JOB_TIMEOUT_S if is_outside and handshake.job is not None else 0.0
+        timeout_s = _JOB_TIMEOUT_S if is_external and external.job is not None else 0.0
         if timeout_s:
             acquire_within(self._lock, timeout_s, "")
         else:
             self._lock.acquire()
-        if not is_outside and not handshake.exists:
+        if not is_external and not external.exists:
             return  # no job can have been here: it would find this store open, and nothing said
         try:
-            self._dispatch_lock = handshake.dispatch_lock()
-            timeout_s = _JOB_TIMEOUT_S if is_outside else 0.0
+            self._dispatch_lock = external.dispatch_lock()
+            timeout_s = _JOB_TIMEOUT_S if is_external else 0.0
             acquire_within(self._dispatch_lock, timeout_s, _JOB_WAY_OUT)
-            handshake.forget()
+            external.remove_note()
         except BaseException:
             self._dispatch_lock = None
             self._lock.release()
@@ -170,11 +170,11 @@ class StoreLife:
 
     def _let_others_dispatch(self, report: RecoveryReport) -> None:
         """Say where a job has to go on, and let it; nothing if the store dispatches by itself."""
-        if not self._base.is_outside:
+        if not self._base.is_external:
             return
         # Order: nothing of this process may touch their files from here on.
         self._parts.queues.close()
-        self._parts.handshake.say(
+        self._parts.external.write_note(
             WriterNote(
                 session=uuid4().hex,
                 pid=os.getpid(),
@@ -231,7 +231,7 @@ class StoreLife:
                 deleted=parts.deleted,
                 defer_index=index_later.defer if index_later is not None else None,
                 on_dispatch=self.on_dispatch,
-                leaves_rest=self._base.is_outside,
+                is_external=self._base.is_external,
                 has_topic=lambda topic: self._base.catalog.read_queue_count(topic) > 0,
                 on_progress=on_progress or _ignore,
             )
@@ -339,7 +339,7 @@ class StoreLife:
             if is_whole:
                 log_parts = parts.log_parts
                 bounds = (log_parts.files.min_offset, log_parts.files.max_offset)
-                if self._base.is_outside:
+                if self._base.is_external:
                     self.inventory.remove()  # it cannot speak of what a job has written
                 else:
                     self.inventory.save(Inventory.of(bounds, parts.queues.bounds(), index))
@@ -359,8 +359,8 @@ class StoreLife:
             parts.log_parts.pool.close()
         if is_whole:
             self._abort.remove()
-        if self._base.is_outside:
-            parts.handshake.unsay()
+        if self._base.is_external:
+            parts.external.mark_closed()
         if self._dispatch_lock is not None:
             self._dispatch_lock.release()
         self._lock.release()

@@ -75,7 +75,7 @@ class MessageStore(ReplicationDoor, Closing):
         self.recovery: RecoveryReport | None = None
         self._life = StoreLife(base, self.parts)
         ReplicationDoor.__init__(
-            self, self.parts, self._life, base.directory, is_outside=base.is_outside
+            self, self.parts, self._life, base.directory, is_external=base.is_external
         )
         self._putter = self.parts.putter
         self.bulk = BulkAppender(self._putter, self.log, base.catalog, self.options)
@@ -142,15 +142,15 @@ class MessageStore(ReplicationDoor, Closing):
         """Have records dispatched to somebody else too, before the queues or behind the index."""
         (self.dispatcher.first if is_first else self.dispatcher.last).append(dispatcher)
 
-    def dispatch_elsewhere(
+    def dispatch_externally(
         self, prepare: Callable[[int, int], None], dispatch_range: Callable[[int, int], int]
     ) -> None:
-        """Have recovery leave dispatch to somebody who writes the same queues and the same index.
+        """Replace dispatch in recovery by a caller that writes the same queues and the same index.
 
-        `prepare` is told of the whole range, `dispatch_range` gets its files one by one.
+        `prepare` receives the whole range, then `dispatch_range` the range of each file.
         """
         self._life.on_dispatch = prepare
-        self.dispatcher.elsewhere = dispatch_range
+        self.dispatcher.external_range = dispatch_range
 
     # --- putting ---------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ class ReplicationDoor:
     """Thread-safety: any thread may call anything."""
 
     def __init__(
-        self, parts: Parts, life: StoreLife, directory: StoreDir, *, is_outside: bool
+        self, parts: Parts, life: StoreLife, directory: StoreDir, *, is_external: bool
     ) -> None:
         self.parts = parts
         self._life = life
-        self._is_outside = is_outside
+        self._is_external = is_external
         self._role_change = RoleChange(parts, directory, self._follow_role)
 
     @abstractmethod
@@ -89,7 +89,7 @@ class ReplicationDoor:
         self._require_open()
         role = BrokerRole(role)
         self._refuse_in_dispatch("change_role")
-        if self.parts.dispatcher.elsewhere is not None or self._is_outside:
+        if self.parts.dispatcher.external_range is not None or self._is_external:
             raise StoreError("the role of a store with external dispatch cannot be changed")
         self._life.shielded(lambda: self._role_change.change(role))
 

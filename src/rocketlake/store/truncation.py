@@ -46,7 +46,7 @@ class Truncation:
     def run(self, *, is_limited: bool) -> int:
         """Cut, and return how many bytes the log has lost; raises as `MessageStore.truncate`."""
         parts = self._parts
-        if parts.dispatcher.is_outside:
+        if parts.dispatcher.is_external:
             raise StoreError("a job writes the queues: stop it before the log is cut")
         parts.log_parts.flusher.flush_all()
         # Order: retention and the flush of queues may wait for dispatch while they have their turn.

@@ -12,7 +12,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
 from rocketlake.spark.jobs.dispatch.run import HereRunner
-from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.external_files import ExternalDispatch
 from support.store_bytes import queue_bytes
 
 SIZES = {
@@ -196,8 +196,8 @@ def test_who_excludes_whom(writer, tmp_path):
     writer.put(0, 10)
     with pytest.raises(StoreLockedError, match=f"process {writer.pid} has it open"):
         rocketlake.open_store(writer.root, **SIZES)
-    handshake = Handshake(PosixFileOps(), writer.root)
-    lock = handshake.job_lock()
+    external = ExternalDispatch(PosixFileOps(), writer.root)
+    lock = external.job_lock()
     lock.acquire()
     try:
         with pytest.raises(StoreLockedError, match="another dispatch job runs"):
@@ -215,7 +215,7 @@ def test_who_excludes_whom(writer, tmp_path):
 def test_start_waits_for_no_job_in_the_middle_of_its_work(tmp_path):
     root = tmp_path / "store"
     rocketlake.open_store(root, dispatch="external", **SIZES).close()
-    lock = Handshake(PosixFileOps(), root).dispatch_lock()
+    lock = ExternalDispatch(PosixFileOps(), root).dispatch_lock()
     lock.acquire()
     try:
         with pytest.raises(StoreLockedError, match=r'stop it first, or open .*"external"'):

@@ -10,7 +10,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
 from rocketlake.spark import jobs
 from rocketlake.spark.jobs.tasks import map_on, seeing
-from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.external_files import ExternalDispatch
 from rocketlake.upkeep.verify.verifier import Verifier
 from support.command import run
 from support.store_bytes import index_bytes, queue_bytes
@@ -118,7 +118,7 @@ def test_custom_dispatchers_get_each_record_once(spark, root, tmp_path):
     assert len(seen) == 3, "nothing is given twice"
     found = spark.read.parquet(*(str(path) for path in table.iterdir()))
     assert found.count() == found.distinct().count() == MESSAGES + 10
-    assert not Handshake(PosixFileOps(), root).progress().pending
+    assert not ExternalDispatch(PosixFileOps(), root).progress().pending
 
 
 def test_a_store_in_use_and_no_store(spark, root, tmp_path):

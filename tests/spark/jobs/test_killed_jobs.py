@@ -14,7 +14,7 @@ from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
 from rocketlake.spark.jobs.dispatch.run import HereRunner
 from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
-from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.external_files import ExternalDispatch
 from rocketlake.store.offline import OfflineStore
 from support.manual_clock import ManualClock
 from support.store_bytes import index_bytes, queue_bytes
@@ -132,12 +132,12 @@ def test_following_goes_on_where_it_ended(wanted, whole, tmp_path, passes):
                 trap = failpoint.switched_on("roll.after", end, passes=passes)
                 with trap, pytest.raises(Ended):
                     job.run()
-                left = Handshake(PosixFileOps(), root).progress()
+                left = ExternalDispatch(PosixFileOps(), root).progress()
                 assert left.is_writing
                 tear(root, left.where)
         publish(store)
         job.run()
-        found = Handshake(PosixFileOps(), root).progress()
+        found = ExternalDispatch(PosixFileOps(), root).progress()
         assert (found.is_writing, found.where) == (False, store._engine.inner.log.max_offset)
         assert [store.max_offset("T", queue) for queue in range(3)] == [100, 100, 100]
     ours, theirs = queue_bytes(root), queue_bytes(whole)

@@ -118,8 +118,8 @@ class Dispatcher(BackgroundService):
     def __init__(self, parts: DispatchParts, *, is_synced: bool = False) -> None:
         """With `is_synced` puts wait for the disk."""
         super().__init__("rocketlake-dispatch", is_daemon=True)
-        self.is_outside = False
-        """Whether a job writes queues and index."""
+        self.is_external = False
+        """Whether a job writes queues and index, while the store is open."""
         self._log = parts.log
         self._builder = parts.builder
         self._index = parts.index
@@ -131,7 +131,8 @@ class Dispatcher(BackgroundService):
         self.first: list[CustomDispatcher] = []
         self.last: list[CustomDispatcher] = []
         self.listeners: list[ArrivalListener] = []
-        self.elsewhere: Callable[[int, int], int] | None = None  # does the work of dispatch_range
+        # Takes the place of dispatch_range where a job dispatches while the store is recovered.
+        self.external_range: Callable[[int, int], int] | None = None
         self.dispatched_where = 0
         self.dispatched_timestamp = 0  # store time of the last record that was dispatched
         self.dispatched_record = 0  # where that record begins; 0 if none was since the start
@@ -369,8 +370,8 @@ class Dispatcher(BackgroundService):
         Raises:
             RocketLakeError: a queue or the index cannot be written.
         """
-        if self.elsewhere is not None:
-            return self.elsewhere(start, end)
+        if self.external_range is not None:
+            return self.external_range(start, end)
         with self._round:
             where = start
             while where < end:

@@ -1,11 +1,11 @@
-"""OutsideDispatcher: a store whose queues and index a job writes still tells who waits."""
+"""ExternalDispatchNotifier: arrivals of a store whose queues and index a job writes."""
 
 import time
 from typing import Final
 
 from rocketlake.store.dispatch.arrivals import Arrivals
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
-from rocketlake.store.dispatch.external_files import Handshake
+from rocketlake.store.dispatch.external_files import ExternalDispatch
 from rocketlake.store.dispatch.placement import Records
 from rocketlake.store.ports import DispatchSlice
 
@@ -13,16 +13,16 @@ _LAST_S: Final = 5.0
 _LOOK_S: Final = 0.02
 
 
-class OutsideDispatcher(Dispatcher):
-    """Walks what is confirmed, tells listeners of it, and writes nothing but how far that is.
+class ExternalDispatchNotifier(Dispatcher):
+    """Walks the confirmed log and notifies listeners; writes only up to where the log is confirmed.
 
     `dispatched_where` is how far listeners know the log; `reach` how far the job has come.
     """
 
-    def __init__(self, parts: DispatchParts, handshake: Handshake) -> None:
+    def __init__(self, parts: DispatchParts, external: ExternalDispatch) -> None:
         super().__init__(parts)
-        self.is_outside = True
-        self._handshake = handshake
+        self.is_external = True
+        self._external = external
 
     @property
     def owed_bytes(self) -> int:
@@ -31,21 +31,21 @@ class OutsideDispatcher(Dispatcher):
 
     def reach(self) -> int:
         """Return the offset below which queues and index have everything."""
-        note, found = self._handshake.writer(), self._handshake.progress_of_writer()
+        note, found = self._external.writer(), self._external.progress_of_writer()
         if found is not None:
             return found.where
         return note.dispatch_from if note is not None else 0
 
     def run_once(self) -> None:
-        """Tell of what is confirmed, and let it be dispatched."""
+        """Notify listeners of what is confirmed, and permit the job to dispatch it."""
         super().run_once()
-        self._handshake.publish(self._log.confirm_offset)
+        self._external.publish(self._log.confirm_offset)
 
     def run_last(self) -> None:
-        """Tell a last time, and give a job that follows the time to end what is left."""
+        """Notify a last time, and wait a while for a job to dispatch the rest."""
         self.run_once()
         end_s = time.monotonic() + _LAST_S
-        while self.owed_bytes and self._handshake.job is not None and time.monotonic() < end_s:
+        while self.owed_bytes and self._external.job is not None and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
 
     def _dispatch(self, records: Records) -> None:

@@ -1,15 +1,17 @@
-"""Between a store whose dispatch is done elsewhere, and the job that does it (docs/spark/jobs.md).
+"""The files shared by a store with external dispatch and the job that dispatches.
+
+See docs/spark/jobs.md.
 
 Below `<store>/dispatch`:
 
-    lock             held by whoever may write queues and index: a store that dispatches by itself,
-                     a job while it dispatches, and a store that is opened or closed
+    lock             the right to write queues and index; held by a store that dispatches by itself,
+                     by a job while it dispatches, and by a store that is opened or closed
     job/lock         held by a job as long as it runs: there is one at a time
-    writer.json      what the open store says of itself, written when it was opened
+    writer.json      the options and the bounds of the open store, written when it is opened
     confirmed        8 bytes: up to this offset the log may be dispatched; the store writes it
     progress.json    up to where the job has everything on the disk; the job writes it
 
-A note is written whole and renamed, so that nobody sees half of one.
+A note is written whole and renamed: a reader never sees half of one.
 """
 
 import time
@@ -38,16 +40,16 @@ NoteType = TypeVar("NoteType", bound=Struct)
 
 
 class WriterNote(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an open store says to the job that dispatches for it."""
+    """What an open store tells the job that dispatches for it."""
 
     session: str
-    """Another one each time the store is opened."""
+    """Differs each time the store is opened."""
     pid: int
     """The process that has it open; 0 when it was closed."""
     is_clean: bool
     """How the store was stopped before."""
     log_end: int
-    """Where the log ended when it was opened; queues and index must not speak of more then."""
+    """Where the log ended then; queues and index held nothing behind it."""
     dispatch_from: int
     """The first record that a queue may have lacked then."""
     options: StoreOptions
@@ -66,13 +68,16 @@ class ProgressNote(Struct, frozen=True, kw_only=True, rename="camel"):
     is_writing: bool = False
     """Whether more is being written: what a crash leaves of that is made again."""
     functions: dict[str, int] = {}
-    """Up to where each custom dispatcher has had the records."""
+    """Up to where each custom dispatcher has received the records."""
     pending: dict[str, tuple[int, int]] = {}
-    """The range that a custom dispatcher is being given: it gets the same one again."""
+    """The range that a custom dispatcher is receiving: after a crash it gets the same one again."""
 
 
-class Handshake:
-    """The files of one store. Thread-safety: one thread writes each of them."""
+class ExternalDispatch:
+    """The files of external dispatch of one store.
+
+    Thread-safety: one thread writes each of them.
+    """
 
     def __init__(self, ops: FileOps, root: Path) -> None:
         self._ops = ops
@@ -83,13 +88,13 @@ class Handshake:
 
     @property
     def exists(self) -> bool:
-        """Whether the store was ever dispatched elsewhere."""
+        """Whether the store ever had external dispatch."""
         return self._ops.stat(self.path) is not None
 
     # --- locks -----------------------------------------------------------------------------------
 
     def dispatch_lock(self) -> StoreLock:
-        """Return the lock of who may write queues and index."""
+        """Return the lock on writing queues and index."""
         self._ops.mkdirs(self.path)
         return StoreLock(self._ops, self.path)
 
@@ -100,7 +105,7 @@ class Handshake:
 
     @property
     def job(self) -> int | None:
-        """The process of the job that runs; None if none does, or nobody knows."""
+        """The process of the job that runs; None if none does, or if it is not known."""
         return self._ops.lock_holder(self.path / _JOB / names.LOCK)
 
     @property
@@ -111,11 +116,11 @@ class Handshake:
     # --- notes -----------------------------------------------------------------------------------
 
     def writer(self) -> WriterNote | None:
-        """Return what the store says that was opened last with its dispatch elsewhere."""
+        """Return the note of the store that was opened last with external dispatch."""
         return self._load(_WRITER, WriterNote)
 
     def live_writer(self) -> WriterNote | None:
-        """Return what the store says that is open now; None if none is, or it dispatches itself."""
+        """Return the note of the open store; None if none is open or it dispatches by itself."""
         note, holder = self.writer(), self.holder
         if note is None or holder is None or note.pid == 0:
             return None
@@ -124,26 +129,26 @@ class Handshake:
         return note if holder in {note.pid, UNKNOWN_PROCESS} else None
 
     def progress(self) -> ProgressNote:
-        """Return how far a job has come; nowhere if there was none."""
+        """Return how far a job has come; zeros if there was none."""
         return self._load(_PROGRESS, ProgressNote) or ProgressNote()
 
     def progress_of_writer(self) -> ProgressNote | None:
-        """Return how far a job has come since the store was opened; None if it did not begin."""
+        """Return how far a job has come since the store was opened; None if it has not begun."""
         note, found = self.writer(), self.progress()
         return found if note is not None and note.session == found.session else None
 
-    def say(self, note: WriterNote) -> None:
-        """Let a job know of a store that was opened, whose log ends at `log_end` now."""
+    def write_note(self, note: WriterNote) -> None:
+        """Announce a store that was opened to jobs; its log may be dispatched up to `log_end`."""
         self._ops.mkdirs(self.path)
         self.publish(note.log_end)
         self._save(_WRITER, note)
 
-    def forget(self) -> None:
-        """Take back what a store said before this one, which dispatches by itself."""
+    def remove_note(self) -> None:
+        """Remove the note of an earlier store: this one dispatches by itself."""
         self._ops.unlink(self.path / _WRITER)
 
-    def unsay(self) -> None:
-        """Say that the store is closed; its options stay, for the job that ends its work."""
+    def mark_closed(self) -> None:
+        """Note that the store is closed; its options stay, for the job that ends its work."""
         note = self.writer()
         if note is not None:
             self._save(_WRITER, structs.replace(note, pid=0))
@@ -152,13 +157,13 @@ class Handshake:
             cell.close()
 
     def save_progress(self, note: ProgressNote) -> None:
-        """Let everybody know how far a job has come."""
+        """Write how far a job has come."""
         self._save(_PROGRESS, note)
 
     # --- the confirmed end -----------------------------------------------------------------------
 
     def publish(self, offset: int) -> None:
-        """Let the log be dispatched up to an offset."""
+        """Permit jobs to dispatch the log up to an offset."""
         if offset == self._published:
             return
         if self._cell is None:
@@ -197,10 +202,10 @@ class Handshake:
 
 
 def acquire_within(lock: StoreLock, seconds: float, way_out: str) -> None:
-    """Take a lock, waiting for it if need be.
+    """Take a lock, waiting for it if necessary.
 
     Raises:
-        StoreLockedError: somebody has it all the time; the text says what can be done.
+        StoreLockedError: it is held all the time; `way_out` says what can be done.
     """
     end_s = time.monotonic() + seconds
     while True:

@@ -110,17 +110,17 @@ class RecoveryParts(Struct, frozen=True, kw_only=True):
     inventory: InventoryFile | None = None
     """What there was when the store was last closed."""
     deleted: DeletedTopicsFile | None = None
-    """The topics that were deleted; None: none was."""
+    """The topics that were deleted; None: none were."""
     has_topic: Callable[[str], bool] = lambda _: True
     """Whether the table of topics has one: queues of a topic that was deleted are not missed."""
     defer_index: Callable[[int], None] | None = None
-    """Has keys from an offset on indexed later, not by dispatch; None: nobody does that."""
+    """Schedules indexing of the keys from an offset on; None: dispatch indexes them at once."""
     on_dispatch: Callable[[int, int], None] = lambda _start, _end: None
-    """Told of the whole range before its files are dispatched one by one."""
-    leaves_rest: bool = False
-    """What queues lack is left to somebody else; only the next queue offsets are found."""
+    """Receives the whole range before its files are dispatched one by one."""
+    is_external: bool = False
+    """A job dispatches what queues lack; recovery only finds the next queue offsets."""
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
-    """Told how many bytes of the log were read, and how many there are to read."""
+    """Receives how many bytes of the log were read, and how many there are to read."""
 
 
 class RecoveryReport(Struct, frozen=True, kw_only=True):

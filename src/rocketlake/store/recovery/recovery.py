@@ -158,7 +158,7 @@ class Recovery:
         others = [begun_anew, lost_from, None if is_late else indexed_from]
         start = self._first_lacking(view, walk, unheld, others)
         start = start if start is not None and start < end else None
-        if start is not None and parts.leaves_rest:
+        if start is not None and parts.is_external:
             end, start = start, None
         if start is not None:
             self._dispatch(view, start, end)

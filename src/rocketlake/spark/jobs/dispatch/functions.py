@@ -26,7 +26,7 @@ from rocketlake.spark.jobs.dispatch.parts import (
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.dispatch.external_files import Handshake, ProgressNote
+from rocketlake.store.dispatch.external_files import ExternalDispatch, ProgressNote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,14 +56,14 @@ class Functions:
         spark: object,
         root: Path,
         functions: Mapping[str, DispatchFunction],
-        handshake: Handshake,
+        external: ExternalDispatch,
     ) -> None:
         if functions and spark is None:
             raise ConfigError("custom dispatchers need a SparkSession")
         self._spark = cast("SparkSession", spark)
         self._root = root
         self._functions = functions
-        self._handshake = handshake
+        self._external = external
 
     def run(
         self,
@@ -78,7 +78,7 @@ class Functions:
         """
         if not self._functions:
             return None
-        progress = progress or self._handshake.progress()
+        progress = progress or self._external.progress()
         shape = LogShape(
             root=self._root,
             log_files=[file for file in log_files if file.size],
@@ -107,14 +107,14 @@ class Functions:
                 pending = (begin, shape.end)
                 both = {**progress.pending, name: pending}
                 progress = structs.replace(progress, pending=both)
-                self._handshake.save_progress(progress)
+                self._external.save_progress(progress)
             given = DispatchRange(*pending)
             within = structs.replace(shape, end=min(given.end, shape.end))
             self._functions[name](self._records(within, max(given.begin, log_min)), given)
             rest = {other: found for other, found in progress.pending.items() if other != name}
             done = {**progress.functions, name: given.end}
             progress = structs.replace(progress, pending=rest, functions=done)
-            self._handshake.save_progress(progress)
+            self._external.save_progress(progress)
 
     def _records(self, shape: LogShape, begin: int) -> "DataFrame":
         # Why whole files: here nobody checks that parts fit together, and where a file begins, or

@@ -31,7 +31,7 @@ from rocketlake.spark.jobs.dispatch.offline_dispatch import Settling
 from rocketlake.spark.jobs.dispatch.run import Runner, as_runner
 from rocketlake.spark.jobs.tasks import session
 from rocketlake.store.disk.traits import refuse_rocksdb
-from rocketlake.store.dispatch.external_files import DISPATCH, Handshake, acquire_within
+from rocketlake.store.dispatch.external_files import DISPATCH, ExternalDispatch, acquire_within
 from rocketlake.store.offline.view import OfflineStore
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def plan_dispatch(store: OfflineStore) -> DispatchPlan:
         StoreError: queues, tables or the timer's progress are in RocksDB.
     """
     refuse_rocksdb(store.directory)
-    handshake = Handshake(store.directory.ops, store.directory.root)
-    note = handshake.live_writer()
+    external = ExternalDispatch(store.directory.ops, store.directory.root)
+    note = external.live_writer()
     if note is not None:
-        found = handshake.progress()
+        found = external.progress()
         where = found.where if found.session == note.session else note.dispatch_from
         state, end = f"open in process {note.pid}, which leaves dispatch to a job", 0
-        end = handshake.confirmed()
+        end = external.confirmed()
     else:
         held_by, is_clean = store.traits.held_by, store.traits.is_clean
         end = store.max_offset
@@ -145,11 +145,11 @@ class DispatchJob:
         self._conf = conf
         self._part_bytes = part_bytes
         self._options = dict(options or {})
-        self._handshake = Handshake(self._ops, self._root)
+        self._external = ExternalDispatch(self._ops, self._root)
         self._staged = self._root / DISPATCH / _STAGED
         self._runner = as_runner(runner, self._staged)
         spark = runner if self._runner is not runner else None
-        self._functions = Functions(spark, self._root, functions or {}, self._handshake)
+        self._functions = Functions(spark, self._root, functions or {}, self._external)
         self._on_progress = on_progress
         self._stopping = threading.Event()
         self._following: Following | None = None
@@ -169,7 +169,7 @@ class DispatchJob:
         """
         with OfflineStore(self._root, ops=self._ops) as view:
             refuse_rocksdb(view.directory)  # Order: before there is a lock file
-        lock = self._handshake.job_lock()
+        lock = self._external.job_lock()
         acquire_within(lock, 0.0, _JOB_WAY_OUT)
         try:
             while True:
@@ -181,7 +181,7 @@ class DispatchJob:
             lock.release()
 
     def _round(self) -> None:
-        note, holder = self._handshake.live_writer(), self._handshake.holder
+        note, holder = self._external.live_writer(), self._external.holder
         if self._following is not None and (
             note is None or note.session != self._following.session
         ):
@@ -189,7 +189,7 @@ class DispatchJob:
         if note is not None:
             if self._following is None:
                 self._following = Following(
-                    self._runner, self._root, note, self._handshake, self._ops, self._clock
+                    self._runner, self._root, note, self._external, self._ops, self._clock
                 )
             self._count(self._following.go_on(self._functions, self._on_progress))
         elif holder is not None:
@@ -200,7 +200,7 @@ class DispatchJob:
 
     def _settle(self) -> None:
         """Bring a store that nobody has open to its end, once for each time it was open."""
-        last = self._handshake.writer()
+        last = self._external.writer()
         state = f"{last.session if last else ''} {self._ops.stat(self._root / names.ABORT)}"
         if state == self._settled:
             return

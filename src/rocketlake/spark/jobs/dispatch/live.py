@@ -27,7 +27,7 @@ from rocketlake.spark.jobs.dispatch.run import Runner
 from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
 from rocketlake.store.disk.log_dirs import named_paths
 from rocketlake.store.dispatch.external_files import (
-    Handshake,
+    ExternalDispatch,
     ProgressNote,
     WriterNote,
     acquire_within,
@@ -50,7 +50,7 @@ class Following:
         runner: Runner,
         root: Path,
         note: WriterNote,
-        handshake: Handshake,
+        external: ExternalDispatch,
         ops: FileOps,
         clock: Clock,
     ) -> None:
@@ -61,7 +61,7 @@ class Following:
         """
         self._runner = runner
         self._note = note
-        self._handshake = handshake
+        self._external = external
         self._log_min = 0
         options = note.options
         paths = named_paths(
@@ -69,10 +69,10 @@ class Following:
         )
         dirs = () if paths is None else (*paths.writable, *paths.read_only)
         self._directory = StoreDir(ops, root, tuple(path for path in dirs if ops.stat(path)))
-        self._lock = handshake.dispatch_lock()
+        self._lock = external.dispatch_lock()
         acquire_within(self._lock, _PATIENCE_S, _WAY_OUT)
         try:
-            self._progress = handshake.progress()
+            self._progress = external.progress()
             self._checkpoint = _IndexTimes(self._known_index_timestamp())
             self._queues = ConsumeQueueSet(self._directory, clock, queue_shape_of(note))
             self._index: IndexFileSet | None = None
@@ -143,7 +143,7 @@ class Following:
             RocketLakeError: a task failed, or a queue or the index cannot be written; a later
                 round, of this job or another, goes on.
         """
-        end = self._handshake.confirmed()
+        end = self._external.confirmed()
         tally = Tally()
         if end > self._where:
             self._say(is_writing=True)
@@ -184,7 +184,7 @@ class Following:
 
     def _say(self, *, is_writing: bool) -> None:
         self._progress = structs.replace(self._progress, is_writing=is_writing)
-        self._handshake.save_progress(self._progress)
+        self._external.save_progress(self._progress)
 
     def _follow_log(self) -> None:
         """Let queues and index forget what the log no longer holds."""
