@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
+from rocketlake.embedded.dispatch_files import ConsumeQueueSet, IndexFileSet, IndexShape, QueueShape
 from rocketlake.errors import ConfigError, StoreError, StoreLockedError
 from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps, PosixFileOps
@@ -35,14 +36,8 @@ from rocketlake.spark.jobs.dispatch.unit_blocks import Rules, Wanted
 from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
 from rocketlake.spark.jobs.store_paths import is_named_from_the_root, named_from_the_root
 from rocketlake.spark.jobs.tasks import session
-from rocketlake.store.disk.file_shape import find_shape
-from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.traits import refuse_rocksdb_queues
-from rocketlake.store.index.file_set import IndexFileSet
-from rocketlake.store.index.index_file import IndexShape
-from rocketlake.store.offline.view import OfflineStore
+from rocketlake.store.offline import OfflineStore, Readers, find_shape, refuse_rocksdb_queues
 from rocketlake.store.options import ReadOptions
-from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
 from rocketlake.upkeep.repair.gap_filler import GapFiller
 from rocketlake.upkeep.repair.rebuild import filter_bits, index_shape, queue_shape
 from rocketlake.upkeep.repair.swap import Workshop, finish_interrupted

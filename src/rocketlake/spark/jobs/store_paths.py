@@ -1,7 +1,7 @@
 """Stores under paths that executors find too: they run in other directories than the driver."""
 
 from rocketlake.files.local_path import absolute_path
-from rocketlake.store.offline.view import OfflineStore
+from rocketlake.store.offline import OfflineStore
 
 
 def is_named_from_the_root(store: OfflineStore) -> bool:

@@ -14,7 +14,7 @@ from rocketlake.files.local_path import absolute_path
 from rocketlake.spark.jobs.store_paths import is_named_from_the_root, named_from_the_root
 from rocketlake.spark.jobs.tasks import map_on, seeing, session
 from rocketlake.spark.progress import watching
-from rocketlake.store.offline.view import OfflineStore
+from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.verify.findings import Fault
 from rocketlake.upkeep.verify.store_layout import IndexPlace
 from rocketlake.upkeep.verify.verifier import (

@@ -18,8 +18,7 @@ from rocketlake.spark.reading.planning import plan_part, plan_places, plan_spans
 from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.stores import StoreRef
-from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import PLACE_DTYPE, OfflineStore, Places
 
 
 def plan_key(

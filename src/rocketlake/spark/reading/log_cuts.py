@@ -6,8 +6,7 @@ from typing import Final
 from rocketlake.format import layout
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
-from rocketlake.store.disk.log import Readers, is_record_at
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import OfflineStore, Readers, is_record_at
 
 _RUNS_ASKED: Final = 16  # queues that are asked: the longest ones
 

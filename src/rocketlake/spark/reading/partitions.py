@@ -24,10 +24,7 @@ from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, apply_damage_
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.schema import arrow_schema
 from rocketlake.spark.worker_process import tune_worker
-from rocketlake.store.disk.damage import Finding
-from rocketlake.store.disk.log import MISSING
-from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
-from rocketlake.store.offline.gaps import Gap, walk_past
+from rocketlake.store.offline import MISSING, PLACE_DTYPE, Finding, Gap, Places, walk_past
 
 ROWS_MAX: Final = 8192
 WINDOW: Final = 4 << 20

@@ -17,11 +17,7 @@ from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
 from rocketlake.spark.reading.stores import StoreRef
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
-from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.owed_units import Places
-from rocketlake.store.disk.queues import QueueView
-from rocketlake.store.disk.rocksdb_queues import RocksDbQueue
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import OfflineStore, Places, QueueView, Readers, RocksDbQueue
 
 _SMALL: Final = 8 << 20  # below this a second task costs more than it saves
 _PLACES_MAX: Final = 1 << 18

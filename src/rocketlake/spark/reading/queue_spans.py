@@ -16,9 +16,7 @@ from rocketlake.spark.reading.options import (
     ReadBound,
     SourceOptions,
 )
-from rocketlake.store.disk.queues import QueueView
-from rocketlake.store.offline import Boundary, OfflineStore
-from rocketlake.store.offline.times import time_lookup
+from rocketlake.store.offline import Boundary, OfflineStore, QueueView, time_lookup
 
 
 class QueueSpan(Struct, frozen=True):

@@ -16,7 +16,7 @@ from rocketlake.spark.reading.log_cuts import wanted_times
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.terms import Op, Term
-from rocketlake.store.disk.owed_units import Places
+from rocketlake.store.offline import Places
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rocketlake.spark.reading.run_table import Numbers, RunTable, concatenated
 from rocketlake.spark.reading.units import BLOCK, UnitFiles, UnitRun
-from rocketlake.store.queue.unit_kind import PLAIN
+from rocketlake.store.offline import PLAIN
 
 _SAMPLES: Final = 4096
 _GROUP: Final = 1 << 19  # units that are divided at a time

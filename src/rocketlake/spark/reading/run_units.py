@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from rocketlake.spark.reading.run_table import Numbers, RunTable, concatenated
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, to_places
-from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
-from rocketlake.store.queue.unit_kind import PLAIN
+from rocketlake.store.offline import PLACE_DTYPE, PLAIN, Places
 
 
 class LostUnits(Struct, frozen=True):

@@ -16,9 +16,14 @@ from rocketlake.metadata import topics
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import TopicConfig
 from rocketlake.spark.reading.options import OnDamage, SourceOptions, Table
-from rocketlake.store.disk.log import LogView, Readers
-from rocketlake.store.offline import Damage, Finding, OfflineStore
-from rocketlake.store.offline.past_damage import PastDamageStore
+from rocketlake.store.offline import (
+    Damage,
+    Finding,
+    LogView,
+    OfflineStore,
+    PastDamageStore,
+    Readers,
+)
 from rocketlake.store.options import ReadOptions
 
 log = logging.getLogger(__name__)

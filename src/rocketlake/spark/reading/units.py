@@ -14,10 +14,15 @@ from msgspec import Struct
 
 from rocketlake.format import layout, names
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.disk.log import Readers
-from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
-from rocketlake.store.disk.queues import QueueView
-from rocketlake.store.queue.unit_kind import BATCHED, PLAIN, UnitKind
+from rocketlake.store.offline import (
+    BATCHED,
+    PLACE_DTYPE,
+    PLAIN,
+    Places,
+    QueueView,
+    Readers,
+    UnitKind,
+)
 
 BLOCK: Final = 3276
 """Units that one read of 64 KiB brings."""

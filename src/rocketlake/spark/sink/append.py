@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from rocketlake.embedded.bulk_match import LogMatcher
 from rocketlake.embedded.bulk_store import BulkStore
+from rocketlake.embedded.bulk_types import TopicRoutes
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps
 from rocketlake.format.bulk import row_size
 from rocketlake.spark.sink.marks import Intent, Mark, MarkFiles, Point
 from rocketlake.spark.sink.staging import Piece, StagedFile, StageReader
-from rocketlake.store.log.topic_routes import TopicRoutes
 
 
 class Append:

@@ -8,8 +8,8 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
+from rocketlake.embedded.bulk_types import RecordShape
 from rocketlake.spark.sink.options import SinkOptions, new_token
-from rocketlake.store.log.record_shape import RecordShape
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -20,11 +20,11 @@ import msgspec
 from msgspec import Struct
 
 from rocketlake import failpoint
+from rocketlake.embedded.bulk_types import RecordShape
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps, Writer
 from rocketlake.format.record import crc31
 from rocketlake.spark.sink.options import new_token
-from rocketlake.store.log.record_shape import RecordShape
 
 _TAIL: Final = Layout("<II8s")
 _MAGIC: Final = b"RLSTAGE1"

@@ -26,7 +26,7 @@ from rocketlake.metadata import offsets as offset_table
 from rocketlake.metadata.book import TableLocation
 from rocketlake.metadata.offsets import LightOffsetBook, OffsetBook
 from rocketlake.spark.stream.offsets import StreamSource
-from rocketlake.store.disk.traits import refuse_rocksdb_queues
+from rocketlake.store.offline import refuse_rocksdb_queues
 
 log = logging.getLogger(__name__)
 

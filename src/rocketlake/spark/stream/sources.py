@@ -36,10 +36,14 @@ from rocketlake.spark.stream.limits import OffsetRange, Ranges
 from rocketlake.spark.stream.offsets import Position, StreamOffset, StreamSource
 from rocketlake.spark.stream.positions import BoundsSnapshot, QueueSum
 from rocketlake.spark.stream.progress import StoreLocation
-from rocketlake.store.disk.log import is_record_at, store_timestamp
-from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.gaps import Gap, walk_past
-from rocketlake.store.offline.log_sync import LogSync
+from rocketlake.store.offline import (
+    Gap,
+    LogSync,
+    OfflineStore,
+    is_record_at,
+    store_timestamp,
+    walk_past,
+)
 
 _HEAD_SIZE: Final = 80  # up to the store time of a record, whatever its hosts are
 

@@ -193,6 +193,10 @@ class UnitBlock:
         """Return the units as a plain queue has them."""
         return self.placement.units(self.rows) if self._units is None else self._units
 
+    def packed(self) -> memoryview:
+        """Return the bytes of the units in the files of a plain queue."""
+        return packed(self.units(), UNIT_DTYPE)
+
     def column(self, name: str) -> Int64s:
         """Return a column of the records."""
         return self.placement.records.columns[name][self.rows].astype(np.int64)

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from rocketlake.model.queues import QueueKey
 from rocketlake.spark.reading.queue_spans import QueueSpan
-from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.times import time_lookup
+from rocketlake.store.offline import OfflineStore, time_lookup
 
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"

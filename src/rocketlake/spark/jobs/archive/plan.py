@@ -31,8 +31,7 @@ from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_spans
 from rocketlake.spark.reading.queue_spans import QueueSpan, topic_hint
 from rocketlake.spark.reading.stores import StoreSet
-from rocketlake.store.disk.queues import QueueView
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import OfflineStore, QueueView
 
 EVERY_TOPIC: Final = ("*",)
 TARGET_BYTES: Final = 128 << 20

@@ -22,7 +22,7 @@ from rocketlake.spark.jobs.archive.plan import ArchiveTask
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import read_partition
 from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
-from rocketlake.store.disk.damage import Finding, Loss
+from rocketlake.store.offline import Finding, Loss
 
 TOPIC: Final = "topic"
 DAMAGE_SHOWN: Final = 20

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, structs
 
+from rocketlake.embedded.dispatch_files import ExternalDispatch, ProgressNote
 from rocketlake.errors import ConfigError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import OffsetFile
@@ -25,8 +26,7 @@ from rocketlake.spark.jobs.dispatch.parts import (
 )
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.schema import MESSAGE_SCHEMA, arrow_schema
-from rocketlake.store.disk.log import Readers
-from rocketlake.store.dispatch.external_files import ExternalDispatch, ProgressNote
+from rocketlake.store.offline import Readers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from rocketlake.clock import Clock, SystemClock
 from rocketlake.config import Source
+from rocketlake.embedded.dispatch_files import DISPATCH, ExternalDispatch, acquire_within
 from rocketlake.embedded.external_dispatch import recover_with_external_dispatch
 from rocketlake.errors import StoreLockedError
 from rocketlake.files.local_path import absolute_path
@@ -30,9 +31,7 @@ from rocketlake.spark.jobs.dispatch.live import Following
 from rocketlake.spark.jobs.dispatch.offline_dispatch import Settling
 from rocketlake.spark.jobs.dispatch.run import Runner, as_runner
 from rocketlake.spark.jobs.tasks import session
-from rocketlake.store.disk.traits import refuse_rocksdb
-from rocketlake.store.dispatch.external_files import DISPATCH, ExternalDispatch, acquire_within
-from rocketlake.store.offline.view import OfflineStore
+from rocketlake.store.offline import OfflineStore, refuse_rocksdb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

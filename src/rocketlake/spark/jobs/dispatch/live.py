@@ -16,6 +16,16 @@ from typing import Final
 from msgspec import structs
 
 from rocketlake.clock import Clock
+from rocketlake.embedded.dispatch_files import (
+    ConsumeQueueSet,
+    ExternalDispatch,
+    IndexFileSet,
+    IndexShape,
+    ProgressNote,
+    QueueShape,
+    WriterNote,
+    acquire_within,
+)
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
@@ -25,16 +35,7 @@ from rocketlake.spark.jobs.dispatch.offline_dispatch import log_shape, rules_of
 from rocketlake.spark.jobs.dispatch.parts import cut
 from rocketlake.spark.jobs.dispatch.run import Runner
 from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
-from rocketlake.store.disk.log_dirs import named_paths
-from rocketlake.store.dispatch.external_files import (
-    ExternalDispatch,
-    ProgressNote,
-    WriterNote,
-    acquire_within,
-)
-from rocketlake.store.index.file_set import IndexFileSet
-from rocketlake.store.index.index_file import IndexShape
-from rocketlake.store.queue.queue_set import ConsumeQueueSet, QueueShape
+from rocketlake.store.offline import named_paths
 
 _PATIENCE_S: Final = 30.0
 _WAY_OUT: Final = "the store is being opened or closed; try again"

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from rocketlake.clock import SystemClock
+from rocketlake.embedded.dispatch_files import ConsumeQueue, ConsumeQueueSet, CustomDispatcher
 from rocketlake.embedded.external_dispatch import DispatchTargets
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
@@ -17,11 +18,8 @@ from rocketlake.spark.jobs.dispatch.parts import DISPATCH_CHECKS, LogShape, cut
 from rocketlake.spark.jobs.dispatch.run import Results, Runner
 from rocketlake.spark.jobs.dispatch.unit_blocks import PartResult, Rules
 from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
-from rocketlake.store.deleted_topics import load as load_deleted_topics
+from rocketlake.store.offline import load_deleted_topics
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.ports import CustomDispatcher
-from rocketlake.store.queue.consume_queue import ConsumeQueue
-from rocketlake.store.queue.queue_set import ConsumeQueueSet
 
 OnProgress = Callable[[int, int], None]
 

@@ -11,7 +11,7 @@ from rocketlake.errors import StoreNotFoundError
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format.record import Check, RecordColumns, StopReason
-from rocketlake.store.disk.log import Readers
+from rocketlake.store.offline import Readers
 from rocketlake.upkeep.verify.log_file_walk import BadPart, LogFileWalk
 
 PART_BYTES: Final = 32 << 20

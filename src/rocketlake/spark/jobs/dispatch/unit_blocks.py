@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from rocketlake.embedded.dispatch_files import CustomDispatcher, DispatchSlice
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format.dispatch import KeyEntries, key_entries
 from rocketlake.format.queue_unit import UNIT_DTYPE
@@ -17,12 +18,8 @@ from rocketlake.format.record import RecordColumns, StopReason
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import can_name_queues, is_lmq, is_system_topic
 from rocketlake.spark.jobs.dispatch.parts import LogShape, Part, PartWalk, require_visible
-from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
-from rocketlake.store.disk.log import Readers
 from rocketlake.store.dispatch.placement import PlacementRules, Records, UnitBlock, place
-from rocketlake.store.ports import CustomDispatcher, DispatchSlice
-from rocketlake.store.queue.unit_kind import Units
-from rocketlake.store.queue.unit_queue import packed
+from rocketlake.store.offline import NO_TOPICS, DeletedTopics, Readers, Units
 from rocketlake.upkeep.verify.log_file_walk import BadPart
 
 Int32s = npt.NDArray[np.int32]
@@ -145,7 +142,7 @@ class _QueueUnits:
 
     def add(self, found: UnitBlock, bitmaps: Mapping[int, bytes]) -> None:
         """Take the next units."""
-        self._units.append(packed(found.units(), UNIT_DTYPE))
+        self._units.append(found.packed())
         offsets = found.offsets
         if self._kind == BATCH:
             offsets, counts = found.batch_numbers()

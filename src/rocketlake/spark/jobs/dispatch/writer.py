@@ -7,6 +7,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from rocketlake.embedded.dispatch_files import (
+    BatchConsumeQueue,
+    ConsumeQueue,
+    ConsumeQueueSet,
+    IndexFileSet,
+)
 from rocketlake.format.dispatch import KeyEntries
 from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.format.record import ROW_DTYPE, RecordColumns
@@ -19,10 +25,6 @@ from rocketlake.spark.jobs.dispatch.unit_blocks import (
     Rules,
     make_part,
 )
-from rocketlake.store.index.file_set import IndexFileSet
-from rocketlake.store.queue.batch import BatchConsumeQueue
-from rocketlake.store.queue.consume_queue import ConsumeQueue
-from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.upkeep.repair.gap_filler import GapFiller
 
 _UNIT_SIZE = 20

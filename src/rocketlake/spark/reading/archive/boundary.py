@@ -7,8 +7,7 @@ from rocketlake.metadata.archive_manifest import QueueEnd
 from rocketlake.model.queues import QueueKey
 from rocketlake.spark.reading.options import EARLIEST, LATEST, NoMatch, SourceOptions
 from rocketlake.spark.reading.queue_spans import first_at
-from rocketlake.store.disk.queues import QueueView
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import OfflineStore, QueueView
 
 _EVER = 1 << 62
 

@@ -28,11 +28,16 @@ from rocketlake.spark.reading.tables.schemas import DAMAGE_SCHEMA
 from rocketlake.spark.reading.tables.small import rows_part
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill
 from rocketlake.spark.schema import arrow_schema
-from rocketlake.store.disk.damage import Finding, Loss
-from rocketlake.store.disk.log import MISSING, Readers
-from rocketlake.store.disk.owed_units import Places
-from rocketlake.store.offline import OfflineStore
-from rocketlake.store.offline.gaps import Gap, walk_past
+from rocketlake.store.offline import (
+    MISSING,
+    Finding,
+    Gap,
+    Loss,
+    OfflineStore,
+    Places,
+    Readers,
+    walk_past,
+)
 
 _UNITS = 16_384
 _NAMED = 100  # lost messages that a row names

@@ -15,8 +15,7 @@ from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, apply_damage_policy
 from rocketlake.spark.reading.tables.columns import to_batch
 from rocketlake.spark.schema import arrow_schema
-from rocketlake.store.disk.index import IndexView
-from rocketlake.store.offline import Finding, OfflineStore
+from rocketlake.store.offline import Finding, IndexView, OfflineStore
 
 _ENTRIES = 16_384
 

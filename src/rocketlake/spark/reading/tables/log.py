@@ -14,8 +14,7 @@ from rocketlake.spark.reading.planning import plan_log
 from rocketlake.spark.reading.record_filter import LogFilter
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef
 from rocketlake.spark.schema import MESSAGE_SCHEMA, RAW_TIMES, arrow_schema
-from rocketlake.store.offline import Chunk, OfflineStore
-from rocketlake.store.offline.gaps import Gap, walk_past
+from rocketlake.store.offline import Chunk, Gap, OfflineStore, walk_past
 
 _OF_MESSAGES = frozenset({*MESSAGE_SCHEMA.names, *RAW_TIMES.names})
 

@@ -13,7 +13,7 @@ from rocketlake.spark.reading.stores import ExecutorLog, apply_damage_policy
 from rocketlake.spark.reading.tables.columns import to_batch
 from rocketlake.spark.reading.units import UnitFiles, UnitRun, is_prefill
 from rocketlake.spark.schema import arrow_schema
-from rocketlake.store.disk.owed_units import Places
+from rocketlake.store.offline import Places
 
 _UNITS = 16_384
 
