@@ -14,6 +14,7 @@ import rocketlake
 from rocketlake import config
 from rocketlake.cli.screen import progress, progress_of_unknown
 from rocketlake.files.local_path import local_path
+from rocketlake.store.disk.log_dirs import readable_dirs
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.options import ReadOptions, StoreOptions
 
@@ -41,10 +42,8 @@ class StoreArguments:
             ConfigError: options are wrong or contradict the files.
         """
         options = ReadOptions.of(StoreOptions.choose(self._options))
-        text = self._commitlog or options.store_path_commit_log or ""
-        both = f"{text},{options.read_only_commit_log_store_paths or ''}"
-        parts = [part.strip() for part in both.split(",") if part.strip()]
-        dirs = tuple(local_path(part.replace("{store}", str(self.path))) for part in parts)
+        named = self._commitlog or options.store_path_commit_log
+        dirs = readable_dirs(named, options.read_only_commit_log_store_paths, self.path)
         return OfflineStore(self.path, log_dirs=dirs, options=options, on_damage=on_damage)
 
     @property

@@ -25,6 +25,7 @@ from rocketlake.embedded.put_failure import put_failure
 from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, resolve_options
 from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.errors import ConfigError, StoreError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.format import names
@@ -110,7 +111,7 @@ def _chosen(
     path: AnyPath, conf: Source | None, options: Mapping[str, object]
 ) -> tuple[Choice, Path, Mapping[str, object]]:
     choice = StoreOptions.choose(conf, **options)
-    return choice, Path(path).absolute(), kept_options(choice)
+    return choice, absolute_path(path), kept_options(choice)
 
 
 class BulkStore(Closing):

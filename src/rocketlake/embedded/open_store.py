@@ -34,6 +34,7 @@ from rocketlake.embedded.store import Store, StoreParts
 from rocketlake.embedded.tables import TableKeeper, cap_progress
 from rocketlake.embedded.topic_registry import TopicRegistry
 from rocketlake.errors import ConfigError, StoreClosedError
+from rocketlake.files.local_path import local_path
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format import names
@@ -187,7 +188,7 @@ def root_of(path: AnyPath | None, choice: Choice) -> Path:
         return Path.home() / "store"
     if not found:  # an empty text, too: it would be the current directory
         raise ConfigError('no path: open_store("data/store"), or set storePathRootDir')
-    return Path(found)
+    return local_path(found)
 
 
 # --- read only -----------------------------------------------------------------------------------

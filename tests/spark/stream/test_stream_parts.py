@@ -183,7 +183,7 @@ def test_options_of_a_stream():
     ("given", "words"),
     [
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger = '0': wanted a number"),
-        ({"maxOffsetsPerTrigger": "1.5"}, "wanted a number of messages"),
+        ({"maxOffsetsPerTrigger": "1.5"}, "wanted a number from 1 on"),
         ({"maxBytesPerTrigger": "-1"}, "wanted bytes, like"),
         ({"maxTriggerDelay": "soon"}, "is not a duration; wanted"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "= 5 is above"),

@@ -1,20 +1,20 @@
 """The options of the source: text from Spark in, one checked value out."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import tzinfo
 from enum import StrEnum
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import ConfigError
-from rocketlake.model.size_text import parse_size
+from rocketlake.files.local_path import local_path
 from rocketlake.model.time_text import parse_time, parse_zone
-from rocketlake.spark.name_hints import unknown_column, unknown_option
-from rocketlake.spark.reading.store_paths import is_dir, named_path, with_own_names
+from rocketlake.spark.name_hints import unknown_column
+from rocketlake.spark.option_texts import OptionTexts
 from rocketlake.spark.reading.tables import schemas
 from rocketlake.spark.reading.terms import Term
 from rocketlake.spark.schema import RAW_TIMES
@@ -84,11 +84,8 @@ _OF_TOPIC: Final = (
     *("queueIds", "startingOffsets", "endingOffsets", "archive"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
 )
-_KNOWN: Final = {name.lower(): name for name in (*_OWN_KEYS, *STREAM_KEYS)}
+PARTITION_BYTES: Final = 128 << 20
 _SMALLEST_PART: Final = 1024
-
-E = TypeVar("E", bound=StrEnum)
-T = TypeVar("T")
 
 
 class Table(StrEnum):
@@ -164,7 +161,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     sql: str | None = None
     key: str | None = None
     min_partitions: int = 0
-    max_partition_bytes: int = 128 << 20
+    max_partition_bytes: int = PARTITION_BYTES
     archive: str | None = None
     columns: tuple[str, ...] | None = None
     """Of the table; None: all."""
@@ -227,19 +224,12 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
 
 class _Parser:
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._given: dict[str, str] = {}
-        for key, value in options.items():
-            name = _KNOWN.get(key.lower())
-            if name is None:
-                raise unknown_option(key, _KNOWN.values())
-            if value is not None:
-                self._given[name] = str(value)
+        self._given = OptionTexts.of(options, (*_OWN_KEYS, *STREAM_KEYS))
 
     def parse(self) -> SourceOptions:
         """Read every option."""
-        table = self._choice("table", Table, Table.MESSAGES)
-        starting = self._bound("starting", EARLIEST)
-        ending = self._bound("ending", LATEST)
+        given = self._given
+        table = given.choice("table", Table, Table.MESSAGES)
         topics, pattern = self._topics()
         wanted = SourceOptions(
             paths=self._paths(),
@@ -248,45 +238,41 @@ class _Parser:
             topic_pattern=pattern,
             queue_ids=self._queue_ids(),
             assigned=self._assigned(),
-            starting=starting,
-            ending=ending,
-            no_match=self._choice("startingOffsetsByTimestampStrategy", NoMatch, NoMatch.ERROR),
+            starting=self._bound("starting", EARLIEST),
+            ending=self._bound("ending", LATEST),
+            no_match=given.choice("startingOffsetsByTimestampStrategy", NoMatch, NoMatch.ERROR),
             tags=self._tags(),
             sql=self._sql(),
-            key=self._given.get("key"),
-            min_partitions=self._number("minPartitions", 0, 1, 1_000_000),
-            max_partition_bytes=self._size("maxPartitionBytes", 128 << 20),
-            archive=self._given.get("archive"),
+            key=given.get("key"),
+            min_partitions=given.number("minPartitions", highest=1_000_000) or 0,
+            max_partition_bytes=given.size("maxPartitionBytes", lowest=_SMALLEST_PART)
+            or PARTITION_BYTES,
+            archive=given.get("archive"),
             columns=self._columns(table),
-            raw_body=self._flag("rawBody", default=False) is True,
-            on_damage=self._choice("onDamage", OnDamage, OnDamage.FAIL),
-            fail_on_data_loss=self._flag("failOnDataLoss", default=True) is True,
-            commit_log_path=self._given.get("commitLogPath"),
-            read_options=self._read_options(),
-            push_filters=self._flag("pushFilters", default=None),
-            stream={name: self._given[name] for name in STREAM_KEYS if name in self._given},
+            raw_body=given.flag("rawBody", default=False),
+            on_damage=given.choice("onDamage", OnDamage, OnDamage.FAIL),
+            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+            commit_log_path=given.directories("commitLogPath"),
+            read_options=ReadOptions.of(StoreOptions.choose(given.get("options"))),
+            push_filters=given.flag("pushFilters", default=None),
+            stream={name: text for name, text in given.texts.items() if name in STREAM_KEYS},
         )
-        _check_together(wanted, self._given)
+        _check_together(wanted, given.texts)
         return wanted
 
     # --- which stores --------------------------------------------------------------------------
 
     def _paths(self) -> tuple[tuple[str, str], ...]:
-        texts = self._json("paths", list[str]) if "paths" in self._given else []
-        if "path" in self._given:
-            text = self._given["path"]
-            texts += [text] if is_dir(text) else text.split(",")
-        named = [named_path(text.strip()) for text in texts if text.strip()]
-        if not named and "archive" in self._given:
-            return ()  # the store is gone, its archive is not
-        if not named:
+        texts = self._given.json("paths", list[str]) or []
+        text = self._given.get("path")
+        if text is not None:
+            texts += [text] if _is_dir(text) else text.split(",")
+        named = [_named_path(text.strip()) for text in texts if text.strip()]
+        if not named and "archive" not in self._given:
             raise ConfigError(
                 'option "path" is missing: the directory of a store, or several as a,b or name=a'
             )
-        return with_own_names(named)
-
-    def _read_options(self) -> ReadOptions:
-        return ReadOptions.of(StoreOptions.choose(self._given.get("options")))
+        return _with_own_names(named)  # none: the store is gone, its archive is not
 
     # --- which messages ------------------------------------------------------------------------
 
@@ -296,27 +282,27 @@ class _Parser:
             raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
         if not given:
             return (), None
-        text = self._given[given[0]]
+        text = self._given.texts[given[0]]
         if given[0] in _TOPIC_PATTERNS:
             try:
                 re.compile(text)
             except re.error as error:
-                raise ConfigError(
-                    f"option {given[0]} = {text!r} is no regular expression: {error}"
-                ) from error
+                raise self._given.refusal(given[0], f"not a regular expression: {error}") from error
             return (), text
         names = self._assigned() or {} if given[0] == "assign" else text.split(",")
         topics = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
         if not topics:
-            raise ConfigError(f"option {given[0]} = {text!r} names no topic")
+            raise self._given.refusal(given[0], "it names no topic")
         return topics, None
 
     def _assigned(self) -> dict[str, frozenset[int]] | None:
-        if "assign" not in self._given:
+        given = self._given.json(
+            "assign", dict[str, list[int]], 'wanted JSON like {"topic": [0, 1]}'
+        )
+        if given is None:
             return None
         if "queueIds" in self._given:
             raise ConfigError("give one of the options assign and queueIds, not both")
-        given = self._json("assign", dict[str, list[int]], 'wanted JSON like {"topic": [0, 1]}')
         for topic, queues in given.items():
             if not queues or min(queues) < 0:
                 raise ConfigError(
@@ -336,9 +322,7 @@ class _Parser:
                     f"option columns: there is no column {name!r}; {unknown_column(name, known)}"
                 )
         if not names or len(set(names)) < len(names):
-            raise ConfigError(
-                f"option columns = {text!r}: wanted names like queue_id,tags, each once"
-            )
+            raise self._given.refusal("columns", "wanted names like queue_id,tags, each once")
         return names
 
     def _queue_ids(self) -> frozenset[int] | None:
@@ -349,7 +333,7 @@ class _Parser:
         for part in text.split(","):
             ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
             if ends is None or int(ends[2] or ends[1]) - int(ends[1]) > 1 << 20:
-                raise ConfigError(f"option queueIds = {text!r}: wanted numbers like 0,1 or 0-3")
+                raise self._given.refusal("queueIds", "wanted numbers like 0,1 or 0-3")
             found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
         return frozenset(found)
 
@@ -360,12 +344,12 @@ class _Parser:
             raise ConfigError(f"give one of the options {' and '.join(given)}, not both")
         if not given:
             return ReadBound(default)
-        text = self._given[given[0]].strip()
+        text = self._given.texts[given[0]].strip()
         if given[0] == f"{which}Timestamp":
             zone = self._zone()
-            time_ms = parsed(given[0], text, lambda text: parse_time(text, zone))
-            if time_ms < 0:
-                raise ConfigError(f"option {given[0]} = {text!r}: the least is 0, in 1970")
+            time_ms = self._given.parsed(given[0], lambda text: parse_time(text, zone))
+            if time_ms is None or time_ms < 0:
+                raise self._given.refusal(given[0], "the least is 0, in 1970")
             return ReadBound(time_ms, is_time=True)
         words = {"earliest": EARLIEST, "latest": LATEST}
         if which == "starting":
@@ -375,9 +359,8 @@ class _Parser:
         is_time = given[0].endswith("ByTimestamp")
         example = '{"topic": {"0": 1767225600000}}' if is_time else '{"topic": {"0": 12}}'
         hint = "" if is_time else "earliest, latest or "
-        by_queue = self._json(
-            given[0], dict[str, dict[int, int]], f"wanted {hint}JSON like {example}"
-        )
+        wanted = f"wanted {hint}JSON like {example}"
+        by_queue = self._given.json(given[0], dict[str, dict[int, int]], wanted) or {}
         lowest = 0 if is_time else EARLIEST
         for topic, offsets in by_queue.items():
             for queue_id, value in offsets.items():
@@ -393,81 +376,52 @@ class _Parser:
         Why: Spark tells a Python source nothing of its session. Local time is what the session has
         unless `spark.sql.session.timeZone` is set.
         """
-        text = self._given.get("timeZone")
-        return None if text is None else parsed("timeZone", text.strip(), parse_zone)
+        return self._given.parsed("timeZone", parse_zone)
 
     def _tags(self) -> str | None:
         from rocketlake.filters.tags import TagFilter  # noqa: PLC0415 - few need it
 
-        text = self._given.get("tags")
-        if text is not None:
-            parsed("tags", text, TagFilter.parse)
-        return text
+        self._given.parsed("tags", TagFilter.parse)
+        return self._given.get("tags")
 
     def _sql(self) -> str | None:
-        text = self._given.get("sql")
-        if text is not None:
+        if "sql" in self._given:
             from rocketlake.filters.sql92 import SqlFilter  # noqa: PLC0415 - its parser is slow
 
-            parsed("sql", text, SqlFilter)
-        return text
-
-    # --- kinds of values -----------------------------------------------------------------------
-
-    def _choice(self, name: str, kind: type[E], default: E) -> E:
-        text = self._given.get(name)
-        if text is None:
-            return default
-        for value in kind:
-            if value.lower() == text.strip().lower():
-                return value
-        known = ", ".join(kind)
-        raise ConfigError(f"option {name} = {text!r}: wanted one of {known}")
-
-    def _flag(self, name: str, *, default: bool | None) -> bool | None:
-        text = self._given.get(name)
-        if text is None:
-            return default
-        if text.strip().lower() not in ("true", "false"):
-            raise ConfigError(f"option {name} = {text!r}: wanted true or false")
-        return text.strip().lower() == "true"
-
-    def _number(self, name: str, default: int, lowest: int, highest: int) -> int:
-        text = self._given.get(name)
-        if text is None:
-            return default
-        if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or not lowest <= int(text) <= highest:
-            raise ConfigError(f"option {name} = {text!r}: wanted a number from {lowest} on")
-        return int(text)
-
-    def _size(self, name: str, default: int) -> int:
-        text = self._given.get(name)
-        if text is None:
-            return default
-        size = parsed(name, text, parse_size)
-        if size < _SMALLEST_PART:
-            raise ConfigError(f"option {name} = {text!r}: the least is {_SMALLEST_PART}")
-        return size
-
-    def _json(self, name: str, kind: type[T], wanted: str = "wanted JSON") -> T:
-        try:
-            return msgspec.json.decode(self._given[name], type=kind, strict=False)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ConfigError(
-                f"option {name} = {self._given[name]!r}: {wanted} ({error})"
-            ) from None
+            self._given.parsed("sql", SqlFilter)
+        return self._given.get("sql")
 
 
-def parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
-    """Return what a parser makes of an option's text.
-
-    Raises:
-        ConfigError: the parser refuses it.
-    """
+def _is_dir(text: str) -> bool:
+    """Whether a text is a directory; a list of many may be longer than a path can be."""
     try:
-        return parse(text)
-    except ValueError as error:
-        raise ConfigError(f"option {name}: {error}") from error
+        return Path(text).is_dir()
+    except OSError:
+        return False
+
+
+def _named_path(text: str) -> tuple[str | None, str]:
+    """Split `broker=path`; a path that has a `=` itself is taken as it is."""
+    name, is_named, rest = text.partition("=")
+    if not is_named or "/" in name:
+        name, rest = "", text
+    return name or None, str(OptionTexts({"path": rest}).parsed("path", local_path))
+
+
+def _with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
+    """Name each store: as given, else by the last parts of its path that make it the only one."""
+    found: dict[str, str] = {}
+    for name, path in named:
+        parts = [part for part in Path(path).parts if part != "/"] or [path]
+        own = name or parts[-1]
+        used = 1
+        while name is None and own in found and used < len(parts):
+            used += 1
+            own = "/".join(parts[-used:])
+        if own in found:
+            raise ConfigError(f"option path: two stores are named {own!r}; name them as name=path")
+        found[own] = path
+    return tuple(found.items())
 
 
 def _check_together(wanted: SourceOptions, given: Mapping[str, str]) -> None:

@@ -23,8 +23,8 @@ from rocketlake.store.offline import (
     OfflineStore,
     PastDamageStore,
     Readers,
+    readable_dirs,
 )
-from rocketlake.store.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,9 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
     read = options.read_options
     is_passed = options.on_damage is OnDamage.SKIP or options.table is Table.DAMAGE
     kind = PastDamageStore if is_passed else OfflineStore
-    store = kind(path, log_dirs=_log_dirs(path, options.commit_log_path, read), options=read)
+    named = options.commit_log_path or read.store_path_commit_log
+    log_dirs = readable_dirs(named, read.read_only_commit_log_store_paths, Path(path))
+    store = kind(path, log_dirs=log_dirs, options=read)
     if store.traits.has_rocksdb_queues:
         try:
             _require_queues(store)
@@ -147,13 +149,6 @@ def _require_queues(store: OfflineStore) -> None:
         raise StoreError(
             f"{store.directory.root} keeps its consume queues in RocksDB: {store.rocksdb_problem}"
         )
-
-
-def _log_dirs(path: str, given: str | None, read: ReadOptions) -> tuple[Path, ...]:
-    text = given or read.store_path_commit_log or ""
-    both = f"{text},{read.read_only_commit_log_store_paths or ''}"
-    parts = [part.strip() for part in both.split(",") if part.strip()]
-    return tuple(Path(part.replace("{store}", path)) for part in parts)
 
 
 def apply_damage_policy(findings: list[Finding], options: SourceOptions) -> None:

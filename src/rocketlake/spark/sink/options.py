@@ -9,16 +9,17 @@ from msgspec import Struct
 
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import ConfigError
-from rocketlake.files.local_path import absolute_path
-from rocketlake.model.time_text import parse_duration_ms
-from rocketlake.spark.name_hints import unknown_option
+from rocketlake.spark.option_texts import OptionTexts
 
-_KNOWN: Final = {
-    name.lower(): name
-    for name in (
-        *("path", "topic", "stagingPath", "writeId", "lockTimeout", "options", "commitLogPath"),
-    )
-}
+_NAMES: Final = (
+    "path",
+    "topic",
+    "stagingPath",
+    "writeId",
+    "lockTimeout",
+    "options",
+    "commitLogPath",
+)
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """What Spark itself may pass on."""
 LOCK_TIMEOUT_S: Final = 30.0
@@ -47,24 +48,22 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: one is unknown, missing or wrong; the text names it and the way out.
         """
-        given = _known(options)
-        path = given.get("path", "").strip()
-        if not path:
-            raise ConfigError('option path is missing: .option("path", "data/store")')
+        given = OptionTexts.of(options, _NAMES, ignored=_OF_SPARK, where=" of a write")
+        path = given.word("path") or ""
         if "," in path or "=" in Path(path).name:
-            raise ConfigError(
-                f"option path = {path!r}: a write has one store; several can only be read"
-            )
-        root = absolute_path(path)
-        staging = given.get("stagingPath", "").strip()
+            raise given.refusal("path", "a write has one store; several can only be read")
+        root = given.directory("path")
+        if root is None:
+            raise ConfigError('option path is missing: .option("path", "data/store")')
+        timeout_ms = given.duration_ms("lockTimeout", "s")
         return cls(
             path=str(root),
             topic=_topic(given.get("topic")),
-            staging_path=str(absolute_path(staging) if staging else root / ROOM / "staging"),
+            staging_path=str(given.directory("stagingPath") or root / ROOM / "staging"),
             write_id=_write_id(given.get("writeId")),
-            lock_timeout_s=_seconds(given.get("lockTimeout")),
+            lock_timeout_s=LOCK_TIMEOUT_S if timeout_ms is None else timeout_ms / 1000,
             conf=given.get("options"),
-            commit_log_path=given.get("commitLogPath"),
+            commit_log_path=given.directories("commitLogPath"),
         )
 
     @property
@@ -77,23 +76,13 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
 
 def known_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return those of a table's options that a write knows; the others are for reads."""
-    return {key: value for key, value in options.items() if key.lower() in _KNOWN}
+    known = {name.lower() for name in _NAMES}
+    return {key: value for key, value in options.items() if key.lower() in known}
 
 
 def new_token() -> str:
     """Return a name that nothing else has."""
     return uuid.uuid4().hex
-
-
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    given = {}
-    for key, value in options.items():
-        name = _KNOWN.get(key.lower())
-        if name is not None:
-            given[name] = value
-        elif key.lower() not in _OF_SPARK:
-            raise unknown_option(key, _KNOWN.values(), of=" of a write")
-    return given
 
 
 def _topic(topic: str | None) -> str | None:
@@ -110,12 +99,3 @@ def _write_id(text: str | None) -> str | None:
     if text is not None and not 0 < len(text.strip()) <= 512:
         raise ConfigError("option writeId is empty or longer than 512 characters")
     return text
-
-
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return LOCK_TIMEOUT_S
-    try:
-        return parse_duration_ms(text, "s") / 1000
-    except ValueError as error:
-        raise ConfigError(f"option lockTimeout: {error}") from error

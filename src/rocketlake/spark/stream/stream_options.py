@@ -1,22 +1,18 @@
 """The options that only a stream has."""
 
-import re
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from rocketlake.errors import ConfigError
-from rocketlake.files.local_path import absolute_path
-from rocketlake.model.size_text import parse_size
-from rocketlake.model.time_text import parse_duration_ms
+from rocketlake.spark.option_texts import OptionTexts
 from rocketlake.spark.reading.options import (
     GROUP,
     LATEST,
     ReadBound,
     SourceOptions,
     Table,
-    parsed,
 )
 
 MAX_DELAY_MS: Final = 15 * 60_000
@@ -43,17 +39,17 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             ConfigError: one is malformed, or contradicts another.
         """
         _check_stream(options)
-        given = options.stream
-        group = given.get("group", "").strip() or None
-        path = given.get("progressPath", "").strip()
+        given = OptionTexts(options.stream)
+        group = given.word("group")
+        delay_ms = given.duration_ms("maxTriggerDelay", "ms")
         found = cls(
-            max_rows=_rows(given, "maxOffsetsPerTrigger"),
-            max_bytes=_size(given, "maxBytesPerTrigger"),
-            min_rows=_rows(given, "minOffsetsPerTrigger"),
-            max_delay_ms=_time(given, "maxTriggerDelay"),
+            max_rows=given.number("maxOffsetsPerTrigger"),
+            max_bytes=given.size("maxBytesPerTrigger"),
+            min_rows=given.number("minOffsetsPerTrigger"),
+            max_delay_ms=MAX_DELAY_MS if delay_ms is None else delay_ms,
             group=group,
-            progress_path=_directory(path) if path else None,
-            is_compact=_flag(given, "compactOffsets"),
+            progress_path=given.directory("progressPath"),
+            is_compact=given.flag("compactOffsets", default=True),
         )
         if found.min_rows and found.max_rows and found.min_rows > found.max_rows:
             raise ConfigError(
@@ -68,7 +64,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 "option group keeps its progress in the store: give path beside archive"
             )
-        if path and not group:
+        if found.progress_path and not group:
             raise ConfigError("option progressPath keeps a group's progress: name the option group")
         if options.starting.default == GROUP and not group:
             raise ConfigError("option startingOffsets = group needs the option group")
@@ -84,44 +80,3 @@ def _check_stream(options: SourceOptions) -> None:
         raise ConfigError(f"table {options.table} is no stream; read it as a batch")
     if options.key is not None:
         raise ConfigError("option key is for batches; filter a stream by its column keys")
-
-
-def _flag(given: dict[str, str], name: str) -> bool:
-    text = given.get(name, "true").strip().lower()
-    if text not in {"true", "false"}:
-        raise ConfigError(f"option {name} = {given[name]!r}: wanted true or false")
-    return text == "true"
-
-
-def _rows(given: dict[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
-        raise ConfigError(f"option {name} = {text!r}: wanted a number of messages from 1 on")
-    return int(text)
-
-
-def _size(given: dict[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    size = parsed(name, text, parse_size)
-    if size < 1:
-        raise ConfigError(f"option {name} = {text!r}: the least is 1")
-    return size
-
-
-def _time(given: dict[str, str], name: str) -> int:
-    text = given.get(name)
-    if text is None:
-        return MAX_DELAY_MS
-    return parsed(name, text, lambda given: parse_duration_ms(given, "ms"))
-
-
-def _directory(text: str) -> Path:
-    """Return a directory of this machine."""
-    try:
-        return absolute_path(text)
-    except ConfigError as error:
-        raise ConfigError(f"option progressPath: {error}") from error

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rocketlake.errors import StoreNotFoundError
+from rocketlake.files.local_path import absolute_path
 from rocketlake.files.mapped_file_queue import QueuePaths
 from rocketlake.files.ops import FileOps
 from rocketlake.files.store_dir import StoreDir
@@ -24,6 +25,12 @@ def named_paths(writable: str | None, read_only: str | None, root: Path) -> Queu
     if not any(paths):
         return None
     return QueuePaths(paths[0] or (root / names.COMMIT_LOG,), paths[1])
+
+
+def readable_dirs(writable: str | None, read_only: str | None, root: Path) -> tuple[Path, ...]:
+    """Return all directories that the two options name, for a view; empty if they name none."""
+    paths = named_paths(writable, read_only, root)
+    return () if paths is None else (*paths.writable, *paths.read_only)
 
 
 def open_dirs(ops: FileOps, root: Path, paths: QueuePaths | None) -> tuple[StoreDir, QueuePaths]:
@@ -50,7 +57,7 @@ def open_dirs(ops: FileOps, root: Path, paths: QueuePaths | None) -> tuple[Store
 
 def _split(text: str | None, root: Path) -> tuple[Path, ...]:
     parts = (part.strip() for part in (text or "").split(_SEPARATOR))
-    named = (Path(part.replace("{store}", str(root))).absolute() for part in parts if part)
+    named = (absolute_path(part.replace("{store}", str(root))) for part in parts if part)
     return tuple(dict.fromkeys(named))
 
 

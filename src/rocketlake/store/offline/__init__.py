@@ -17,7 +17,7 @@ from rocketlake.store.disk.log import (
     is_record_at,
     store_timestamp,
 )
-from rocketlake.store.disk.log_dirs import named_paths
+from rocketlake.store.disk.log_dirs import named_paths, readable_dirs
 from rocketlake.store.disk.owed_units import PLACE_DTYPE, Places
 from rocketlake.store.disk.queues import QueueView
 from rocketlake.store.disk.rocksdb_queues import RocksDbQueue
@@ -60,6 +60,7 @@ __all__ = [
     "is_record_at",
     "load_deleted_topics",
     "named_paths",
+    "readable_dirs",
     "refuse_rocksdb",
     "refuse_rocksdb_queues",
     "store_timestamp",

@@ -66,7 +66,7 @@ def plan_compact(
         ConfigError: an option is wrong.
         StoreError: something cannot be read.
     """
-    settings = settings or CompactSettings()
+    settings, target = settings or CompactSettings(), absolute_path(target)
     check(settings)
     selection = selection.until((clock or SystemClock()).now_ms())
     keyed = keyed_rows(selection.load(spark, columns(settings)), settings)
@@ -99,7 +99,7 @@ def plan_compact_here(
     Raises:
         ConfigError, StoreError: as `plan_compact`.
     """
-    settings = settings or CompactSettings()
+    settings, target = settings or CompactSettings(), absolute_path(target)
     check(settings)
     if not is_countable_here(settings):
         return None
@@ -115,7 +115,7 @@ def _plan(
 ) -> CompactPlan:
     return CompactPlan(
         selection=selection,
-        target=str(absolute_path(target)),
+        target=str(target),
         settings=settings,
         id=settings.id or uuid.uuid4().hex[:16],
         messages=counted.messages,
