@@ -31,15 +31,15 @@ if TYPE_CHECKING:  # importing it takes long
     "--topic",
     "topics",
     multiple=True,
-    help="Only this topic, or this pattern (T*); may be given again. Without it every topic but"
-    " the broker's own.",
+    help="Only this topic, or a pattern (T*); may be repeated. Default: every topic except the"
+    " broker's own.",
 )
 @target_size_option
 @click.option(
     "--min-bytes",
     type=SIZE,
     default="0",
-    help="A file below this size is written anew with what comes behind it; half the target.",
+    help="Rewrite files below this size with newer messages (default: half the target).",
 )
 @compression_option
 @click.option(
@@ -48,29 +48,29 @@ if TYPE_CHECKING:  # importing it takes long
     default="parquet",
     show_default=True,
     metavar="NAME",
-    help="Or a table format that this Spark writes: delta, iceberg, …",
+    help="Parquet, or a table format that this Spark writes: delta, iceberg, …",
 )
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of that format; table=NAME writes to a table of the catalog.",
+    help="Option of that format; table=NAME writes to a catalog table.",
 )
 @click.option(
     "--source-option",
     "source_options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of the source, such as onDamage=skip or commitLogPath=DIR.",
+    help="Option of the source, such as onDamage=skip or commitLogPath=DIR.",
 )
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, as STORE grows.")
+@click.option("--follow", is_flag=True, help="Keep running as STORE grows, until Ctrl-C.")
 @click.option(
     "--poll",
     type=click.FloatRange(0.01),
     default=60.0,
     show_default=True,
-    help="With --follow: look every so many seconds.",
+    help="With --follow: seconds between checks.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be archived.")
 @json_option
@@ -92,12 +92,12 @@ def archive(
     as_json: bool,
     spark: SparkArguments,
 ) -> int:
-    """Archive what is new in STORE into DIR, by topic and day; the next run goes on there.
+    """Archive what is new in STORE into DIR, by topic and day; the next run continues there.
 
-    STORE may be several: a=/data/a,b=/data/b. A broker may write meanwhile. Each message is
-    archived once, also if a run is killed: DIR/_manifest.json says what the archive has. Read it as
-    a table together with the live store: option("archive", DIR) of the Spark source; or alone with
-    anything that reads Parquet.
+    STORE may name several stores: a=/data/a,b=/data/b. A broker may keep writing. Each message is
+    archived once, even if runs are killed: DIR/_manifest.json lists what the archive holds. Read it
+    as one table with the live store by option("archive", DIR) of the Spark source, or alone with
+    any program that reads Parquet.
 
     \b
     rocketlake archive /data/store /archive --dry-run
@@ -105,8 +105,8 @@ def archive(
     rocketlake archive /data/store /archive --topic 'order*' --master spark://host:7077
     rocketlake archive /data/store /archive --follow --poll 300
 
-    Exit code 1 says that messages are missing: they expired before they were archived, could not be
-    read, or their topic was made again.
+    Exit code 1: messages are missing, because they expired before they were archived, could not be
+    read, or their topic was deleted and created again.
     """  # noqa: D301 - click wants the character itself
     with needs_spark():
         from rocketlake.spark.jobs import ArchiveSettings, plan_archive
@@ -144,7 +144,7 @@ def _follow(plan: "ArchivePlan", spark: SparkArguments, poll: float, told: "_Tol
 
 
 def _run_once(plan: "ArchivePlan", spark: SparkArguments) -> "ArchiveReport":
-    """Do what a plan says, or what there is to do by now."""
+    """Carry out a plan, or a newer one if the archive has changed since."""
     from rocketlake.spark.jobs.archive.run import catch_up, run_archive
 
     with Bars() as bars, spark.session("rocketlake archive") as session:
@@ -157,7 +157,7 @@ def _run_once(plan: "ArchivePlan", spark: SparkArguments) -> "ArchiveReport":
 
 
 class _Told:
-    """Prints reports; remembers whether one tells of missing messages."""
+    """Prints reports; its exit code is 1 if one reports missing messages."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -171,7 +171,7 @@ class _Told:
 
 
 def _show(summary: dict[str, object], *, as_json: bool) -> None:
-    """Print a plan, as a table or for programs."""
+    """Print a plan, as a table or as JSON."""
     if as_json:
         click.echo(msgspec.json.encode(summary))
         return

@@ -1,4 +1,4 @@
-"""`rocketlake archive-drop` and `archive-compact`: an archive loses old days and small files.
+"""`rocketlake archive-drop` and `archive-compact`: drop old days, merge small files.
 
 Why not `archive drop`: `archive STORE DIR` takes any two names, and a store may be called `drop`.
 """
@@ -25,7 +25,7 @@ _topics = click.option(
     "--topic",
     "topics",
     multiple=True,
-    help="Only this topic, or this pattern (T*); may be given again.",
+    help="Only this topic, or a pattern (T*); may be repeated.",
 )
 _grace = click.option(
     "--grace",
@@ -40,7 +40,7 @@ _grace = click.option(
 @click.command(name="archive-drop")
 @click.argument("directory", metavar="DIR")
 @click.option(
-    "--before", required=True, metavar="DATE", help="The first day that is kept: 2026-01-31 (UTC)."
+    "--before", required=True, metavar="DATE", help="First day to keep, in UTC: 2026-01-31."
 )
 @_topics
 @_grace
@@ -55,11 +55,10 @@ def archive_drop(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Drop the days before DATE from the archive DIR; what was dropped is never archived again.
+    """Drop the days before DATE from the archive DIR; dropped messages are not archived again.
 
-    The manifest changes first, in one step; then the files leave their places. A kill at any moment
-    leaves the archive with these days or without them, and the next run cleans up. No Spark is
-    started.
+    The manifest changes first, atomically; then the files are removed. A run that is killed leaves
+    the archive with these days or without them, and the next run cleans up. Spark is not needed.
 
     \b
     rocketlake archive-drop /archive --before 2026-01-01 --dry-run
@@ -87,7 +86,7 @@ def archive_drop(
     "--min-bytes",
     type=SIZE,
     default="0",
-    help="Files below this size are merged; half the target.",
+    help="Files below this size are merged (default: half the target).",
 )
 @compression_option
 @_grace
@@ -109,7 +108,7 @@ def archive_compact(
     """Merge the small files of each topic and day in the archive DIR.
 
     The manifest names either the small files or the merged ones: a reader of the archive sees each
-    message once, whenever it plans. No Spark is started if there is nothing to merge.
+    message once at any time. Spark is started only if there is something to merge.
 
     \b
     rocketlake archive-compact /archive --dry-run
@@ -139,7 +138,7 @@ def archive_compact(
 
 
 def _show(done: Any, summary: dict[str, Any], columns: tuple[str, ...], *, as_json: bool) -> None:  # noqa: ANN401 - one of two plans
-    """Print what would be done, or was done, as a table or for programs."""
+    """Print what would be done, or was done, as a table or as JSON."""
     if as_json:
         click.echo(msgspec.json.encode(summary))
         return

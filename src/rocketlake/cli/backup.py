@@ -16,24 +16,26 @@ from rocketlake.upkeep.backup.copier import Backup, BackupReport, Listener
 @click.command()
 @takes_store
 @click.argument("directory", metavar="DIR")
-@click.option("--prune", is_flag=True, help="Remove from DIR what has expired in STORE.")
-@click.option("--verify", is_flag=True, help="Then read all of DIR again: checksums and records.")
+@click.option("--prune", is_flag=True, help="Remove files from DIR that have expired in STORE.")
+@click.option(
+    "--verify", is_flag=True, help="Read DIR again afterwards and check checksums and records."
+)
 def backup(*, store: StoreArguments, directory: str, prune: bool, verify: bool) -> int:
     """Copy STORE to DIR; RocketMQ and RocketLake open the copy as a store.
 
-    A broker may write meanwhile: the copy holds every message that STORE had when the backup
-    began. Where a bad record would make a start cut good ones off, the copy has all bytes as they
-    are, and a note says what would be cut. The second time only what is new is copied. Files that
-    have expired in STORE stay in DIR unless --prune is given. backup.json lists the files and their
-    checksums. The records that are copied are checked.
+    A broker may keep writing: the copy holds every message that STORE held when the backup began.
+    If a bad record would make a start cut off good records, the copy keeps all bytes, and a note
+    says what would be cut. Later runs copy only what is new. Files that have expired in STORE stay
+    in DIR unless --prune is given. backup.json lists the files and their checksums. Copied records
+    are checked.
 
     \b
     rocketlake backup /data/store /backup/store
     rocketlake backup /data/store /backup/store --prune --verify
     rocketlake dump /backup/store --topic orders
 
-    Exit code 1 says that the copy is made but has damage, 2 that it could not be made: then DIR
-    still holds what it held before, and the next run goes on.
+    Exit code 1: the copy is complete but has damage. 2: it could not be made; DIR still holds what
+    it held before, and the next run continues.
     """  # noqa: D301 - click wants the character itself
     reporter = Reporter()
     with Bars() as bars:
@@ -47,7 +49,7 @@ def backup(*, store: StoreArguments, directory: str, prune: bool, verify: bool) 
 
 
 def tell(report: BackupReport, directory: str, *, can_prune: bool = True) -> None:
-    """Say what a backup, or a copy, did."""
+    """Print what a backup or a copy did."""
     copied = size_text(report.copied_bytes)
     what = "copied" if report.is_first else "new bytes copied"
     log = f"log from {report.log_begin} to {report.log_end}"

@@ -24,29 +24,36 @@ if TYPE_CHECKING:  # importing it takes long
     default="keys",
     show_default=True,
     metavar="WHAT",
-    help="keys (each key of a message counts), unique_key, or property:NAME.",
+    help="What identifies a message: keys (each key of it), unique_key, or property:NAME.",
 )
 @click.option(
     "--order",
     default="store_timestamp",
     show_default=True,
     metavar="WHAT",
-    help="What is newer: store_timestamp, born_timestamp, queue_offset, or property:NAME.",
+    help="What is newer: by store_timestamp, born_timestamp, queue_offset, or property:NAME.",
 )
-@click.option("--drop-tombstones", is_flag=True, help="Leave out keys that end with an empty body.")
-@click.option("--keep-keyless", is_flag=True, help="Keep messages that have no key.")
+@click.option(
+    "--drop-tombstones", is_flag=True, help="Leave out keys whose newest message has an empty body."
+)
+@click.option("--keep-keyless", is_flag=True, help="Keep messages without a key.")
 @click.option(
     "--to",
     default="store",
     show_default=True,
     metavar="FORMAT",
-    help="What TARGET becomes: a store, or parquet, delta, … as Spark writes it.",
+    help="Format of TARGET: store, or one that Spark writes (parquet, delta, …).",
 )
-@click.option("--to-topic", help="Another name for the topic, in a store.")
+@click.option("--to-topic", help="Name of the topic in the new store.")
 @click.option(
-    "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of that format."
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of that format."
 )
-@click.option("--id", "id_", metavar="NAME", help="Killed, it goes on under the same name.")
+@click.option(
+    "--id",
+    "id_",
+    metavar="NAME",
+    help="Name of the job; a killed job is resumed under the same name.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be kept.")
 @json_option
 @takes_spark

@@ -1,4 +1,4 @@
-"""Shell completion: printed, or written where the shell looks for it."""
+"""`rocketlake completion`: print or install shell completion."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _PLACES = {
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(_PLACES)))
-@click.option("--install", is_flag=True, help="Write it where the shell looks for completions.")
+@click.option("--install", is_flag=True, help="Install it where the shell looks for completions.")
 def completion(shell: str, install: bool) -> None:  # noqa: FBT001 - a flag of the command line
     """Print the completion script of a shell, or install it for this user."""
     kind = get_completion_class(shell)

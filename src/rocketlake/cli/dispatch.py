@@ -1,4 +1,4 @@
-"""`rocketlake dispatch`: from the log to queues and index, on Spark."""
+"""`rocketlake dispatch`: build missing queue units and index entries on Spark."""
 
 import click
 import msgspec
@@ -12,15 +12,15 @@ from rocketlake.cli.store_arguments import StoreArguments, note, takes_store
 @click.command()
 @takes_store
 @takes_spark
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, as the log grows.")
+@click.option("--follow", is_flag=True, help="Keep running as the log grows, until Ctrl-C.")
 @click.option(
     "--poll",
     type=click.FloatRange(0.01),
     default=1.0,
     show_default=True,
-    help="With --follow: look every so many seconds.",
+    help="With --follow: seconds between checks.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @json_option
 def dispatch(
     *,
@@ -31,11 +31,11 @@ def dispatch(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Bring the records of STORE that its queues and index lack there, byte for byte as RocketMQ.
+    """Dispatch records of STORE that its queues and index lack, byte for byte as RocketMQ does.
 
-    STORE may be closed, or open in a program that has opened it with dispatch="external". One that
-    dispatches by itself, as a broker does, is refused. Where a run was killed, the next one goes
-    on: without a gap, and nothing twice.
+    STORE may be closed, or open in a program that opened it with dispatch="external". A store whose
+    program dispatches by itself, such as a broker's, is refused. After a killed run the next one
+    continues, without gaps or duplicates.
     """
     with needs_spark():
         from rocketlake.spark.jobs.dispatch.job import (  # noqa: PLC0415 - an extra

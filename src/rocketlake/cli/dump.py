@@ -24,14 +24,14 @@ from rocketlake.store.offline import OfflineStore
 @click.command()
 @takes_store
 @takes_selection
-@click.option("--limit", type=click.IntRange(0), help="At most so many.")
+@click.option("--limit", type=click.IntRange(0), help="Print at most this many messages.")
 @click.option(
     "--body",
     type=click.Choice([form.value for form in BodyForm]),
     help="How bodies are shown: text (plain), hex, base64 (as stored) or none.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
-@click.option("--log", "along_log", is_flag=True, help="Walk the commit log, not the queues.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--log", "along_log", is_flag=True, help="Read the commit log instead of the queues.")
 def dump(
     *,
     store: StoreArguments,
@@ -43,9 +43,8 @@ def dump(
 ) -> int:
     """Print the messages of STORE, by topic, queue and offset.
 
-    The store may be in use, copied or not shut down cleanly: it is shown as recovery would leave
-    it. Times are milliseconds since 1970 or like 2026-01-31T23:59:59. Exit code 1 says that
-    damage was skipped, 2 that the store could not be read.
+    The store may be in use, a copy, or not shut down cleanly: it is shown as recovery would leave
+    it. Exit code 1: damage was skipped. 2: the store could not be read.
     """
     form = BodyForm(body or ("base64" if as_json else "text"))
     gc.disable()  # Why: nothing here makes cycles, and looking for them costs a third of the time
@@ -67,7 +66,7 @@ def dump(
 
 
 def find(view: OfflineStore, wanted: Selection, bars: Bars, *, along_log: bool) -> Iterator[Found]:
-    """Yield the messages of a selection, with a bar that shows how it goes."""
+    """Yield the messages of a selection, with a progress bar."""
     selector = Selector(view, wanted)
     if wanted.key is not None:
         for text in view.coverage.notes:

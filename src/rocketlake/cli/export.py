@@ -38,19 +38,19 @@ _BUFFER = 1 << 20
     "--format",
     "format_",
     type=click.Choice([item.value for item in Format]),
-    help="If the name of OUT does not tell; for - (stdout) the default is jsonl.",
+    help="Format, if the name of OUT does not imply it (default for stdout: jsonl).",
 )
 @click.option(
     "--body",
     type=click.Choice([item.value for item in BodyColumn]),
     default="bytes",
-    help="The column body: bytes (base64 but in Parquet), text (as UTF-8), or none.",
+    help="Column body: bytes (base64 except in Parquet), text (as UTF-8), or none.",
 )
-@click.option("--raw", is_flag=True, help="Bodies as they are stored, not uncompressed.")
+@click.option("--raw", is_flag=True, help="Export bodies as stored, without decompressing them.")
 @click.option("-f", "--force", is_flag=True, help="Replace OUT if it exists.")
 @takes_selection
-@click.option("--limit", type=click.IntRange(0), help="At most so many.")
-@click.option("--log", "along_log", is_flag=True, help="Walk the commit log, not the queues.")
+@click.option("--limit", type=click.IntRange(0), help="Print at most this many messages.")
+@click.option("--log", "along_log", is_flag=True, help="Read the commit log instead of the queues.")
 def export(
     *,
     store: StoreArguments,
@@ -65,15 +65,15 @@ def export(
 ) -> int:
     """Write the messages of STORE to OUT: .parquet, .jsonl or .csv; - is stdout.
 
-    JSON lines and CSV may be compressed: .jsonl.gz, .csv.zst. A file has its name only when it is
-    whole. Times are UTC: a timestamp in Parquet, milliseconds since 1970 elsewhere.
+    JSON lines and CSV may be compressed: .jsonl.gz, .csv.zst. OUT appears only when it is complete.
+    Times are UTC: a timestamp in Parquet, milliseconds since 1970 elsewhere.
 
     \b
     rocketlake export /data/store orders.parquet --topic orders
     rocketlake export /data/store - --from-time 2026-01-31T08:00 --body text | jq .body
     rocketlake export /data/store all.jsonl.zst
 
-    Exit code 1 says that damage was skipped (the rest is exported), 2 that nothing was written.
+    Exit code 1: damage was skipped, and the rest is exported. 2: nothing was written.
     """  # noqa: D301 - click wants the character itself
     chosen = Format(format_) if format_ is not None else None
     shape = shape_for(out, chosen)
@@ -98,7 +98,7 @@ def export(
         bars.end()
         if sink.odd_times:
             note(
-                f"{sink.odd_times} messages have a time outside of the years 1 to 9999: it is null"
+                f"{sink.odd_times} messages have a time outside the years 1 to 9999: it is null"
                 " (JSON lines and CSV have its number)"
             )
         if out != "-":
@@ -108,11 +108,13 @@ def export(
 
 
 def shape_for(out: str, chosen: Format | None) -> Shape:
-    """Tell how OUT is to be written."""
+    """Return the format of OUT."""
     if out == "-":
         shape = Shape(chosen or Format.JSONL)
         if shape.format is Format.PARQUET and stdout_is_terminal():
-            raise click.UsageError("Parquet is nothing for a terminal; name a file, or use a pipe")
+            raise click.UsageError(
+                "Parquet cannot be printed on a terminal; name a file, or use a pipe"
+            )
         return shape
     try:
         return shape_of(Path(out), chosen)
@@ -122,7 +124,7 @@ def shape_for(out: str, chosen: Format | None) -> Shape:
 
 @contextmanager
 def opened_out(out: str, *, force: bool) -> Iterator[IO[bytes]]:
-    """Give the stream of OUT; a file gets its name when all went well."""
+    """Open the stream of OUT; a file gets its name when it is complete."""
     if out == "-":
         yield sys.stdout.buffer
         sys.stdout.flush()

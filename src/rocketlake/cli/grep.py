@@ -50,11 +50,11 @@ class FieldsType(click.ParamType[frozenset[Field]]):
             return frozenset(Field(part) for part in parts)
         except ValueError:
             known = ", ".join(field.value for field in Field)
-            self.fail(f"{value!r} names a part that no message has; known: {known}", param, ctx)
+            self.fail(f"{value!r} is not a part of a message; known: {known}", param, ctx)
 
 
 class Finds(Struct, frozen=True):
-    """Messages that are wanted, and where each matched; None where it was to match nowhere."""
+    """Messages that are wanted, and where each matched (None with --invert)."""
 
     found: Found
     hits: list[Hit | None]
@@ -63,22 +63,24 @@ class Finds(Struct, frozen=True):
 @click.command()
 @takes_store
 @click.argument("pattern")
-@click.option("-F", "--fixed", is_flag=True, help="PATTERN is plain text, no expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Capitals and small letters are the same.")
-@click.option("-v", "--invert", is_flag=True, help="Messages that do not match.")
-@click.option("-c", "--count", "only_count", is_flag=True, help="Print only how many there are.")
-@click.option("-m", "--max", "limit", type=click.IntRange(1), help="End after so many.")
+@click.option("-F", "--fixed", is_flag=True, help="Treat PATTERN as plain text.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case.")
+@click.option("-v", "--invert", is_flag=True, help="Print messages that do not match.")
+@click.option(
+    "-c", "--count", "only_count", is_flag=True, help="Print only the number of messages."
+)
+@click.option("-m", "--max", "limit", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option(
     "--in",
     "fields",
     type=FieldsType(),
     default=frozenset(Field),
     show_default="all",
-    help="Where to look: body, keys, tags, properties, topic.",
+    help="Where to search: body, keys, tags, properties, topic.",
 )
-@click.option("--encoding", default="utf-8", show_default=True, help="How bodies are text.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding of bodies.")
 @takes_selection
-@click.option("--log", "along_log", is_flag=True, help="Records that no queue points to as well.")
+@click.option("--log", "along_log", is_flag=True, help="Include records that no queue points to.")
 @click.option(
     "--body",
     type=click.Choice([form.value for form in BodyForm]),
@@ -86,7 +88,7 @@ class Finds(Struct, frozen=True):
     help="How --json shows bodies: text (plain), hex, base64 (as stored) or none.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a line, as dump prints them."
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line, as dump does."
 )
 def grep(
     *,
@@ -104,18 +106,18 @@ def grep(
     body: str,
     as_json: bool,
 ) -> int:
-    """Print the messages of STORE that match PATTERN, a regular expression as Python has them.
+    """Print the messages of STORE that match PATTERN, a Python regular expression.
 
-    Bodies are looked at uncompressed. A property matches by its value or as name=value. Messages
-    come in the order of the log; with --topic, --queue or --key by queue, as dump prints them.
+    Bodies are searched uncompressed. A property matches by its value or as name=value. Messages
+    come in log order; with --topic, --queue or --key they come by queue, as dump prints them.
 
     \b
     rocketlake grep /data/store 'timeout after [0-9]+ ms'
     rocketlake grep /data/store -F o-1001 --in keys --topic 'order*'
     rocketlake grep /data/store '^region=EU$' --in properties -c
 
-    Exit codes are those of grep: 0 a message matched, 1 none did, 2 could not look, or damage was
-    skipped that could have matched.
+    Exit codes are those of grep. 0: a message matched. 1: none did. 2: an error, or skipped damage
+    could have matched.
     """  # noqa: D301 - click wants the character itself
     wish = Wish(
         pattern=pattern,
@@ -155,7 +157,7 @@ def _exit_code(reporter: Reporter, count: int) -> int:
 
 
 class _Search:
-    """Finds messages that match in one store."""
+    """Finds the matching messages of one store."""
 
     def __init__(
         self, view: OfflineStore, matcher: Matcher, bars: Bars, *, is_inverted: bool
@@ -233,7 +235,7 @@ class _Rows:
         self._rows.add(list(_rows_of(finds)))
 
     def finish(self, count: int) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         del count
         self._rows.finish()
 
@@ -249,13 +251,13 @@ class _Lines:
         self._printer.write(finds.found)
 
     def finish(self, count: int) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         del count
         self._printer.finish()
 
 
 class _Count:
-    """How many there are, and nothing else."""
+    """Counts messages and prints only their number."""
 
     def write(self, finds: Finds) -> None:
         """Write nothing."""

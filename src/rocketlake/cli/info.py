@@ -16,11 +16,11 @@ from rocketlake.model.time_text import time_text
 @click.command()
 @takes_store
 @json_option
-@click.option("--queues", "with_queues", is_flag=True, help="List every queue, not only topics.")
+@click.option("--queues", "with_queues", is_flag=True, help="List every queue.")
 def info(*, store: StoreArguments, as_json: bool, with_queues: bool) -> int:
     """Show what STORE holds: files, offsets, topics, times, groups and their lag.
 
-    Exit code 1 says that damage was found, 2 that the store could not be read.
+    Exit code 1: damage was found. 2: the store could not be read.
     """
     with opened(store) as (view, reporter):
         found = survey(view)
@@ -34,7 +34,7 @@ def info(*, store: StoreArguments, as_json: bool, with_queues: bool) -> int:
 
 
 def print_survey(found: Survey, *, with_queues: bool) -> None:
-    """Print what was found, for people."""
+    """Print what was found as tables."""
     out = screen.console()
     log = found.commit_log
     state = f"in use by process {found.in_use_by}" if found.in_use_by else f"{found.shutdown} stop"
@@ -56,7 +56,7 @@ def print_survey(found: Survey, *, with_queues: bool) -> None:
 
 
 def _safe(text: str) -> str:
-    """Make a name fit for the terminal."""
+    """Return a name that is safe to print on a terminal."""
     return escape(screen.printable(text))
 
 
@@ -92,7 +92,7 @@ def _print_topics(out: Console, found: Survey) -> None:
 
 
 def _print_rest(out: Console, text: str, names: list[str]) -> None:
-    """Name what has nothing to show in a table."""
+    """Print the names of items that have no row in the table."""
     if names:
         out.print(f"[dim]{text}: {_safe(', '.join(names))}[/dim]")
 

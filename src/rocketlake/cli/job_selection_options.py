@@ -1,4 +1,4 @@
-"""What replay and compact share: which messages, from where; and values of options."""
+"""The source arguments and selection options of replay and compact."""
 
 import functools
 from collections.abc import Callable
@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rocketlake.cli.parameters import from_time_option, pairs, to_time_option
+from rocketlake.cli.parameters import (
+    from_time_option,
+    key_option,
+    pairs,
+    sql_option,
+    tag_option,
+    to_time_option,
+)
 from rocketlake.cli.spark_options import needs_spark
 
 if TYPE_CHECKING:  # importing it takes long
@@ -16,24 +23,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_job_selection(command: F) -> F:
-    """Give a command SOURCE and the options of a selection, as a function that makes one."""
+    """Add SOURCE and the selection options to a command, as a function that makes the selection."""
 
     @click.argument("source", metavar="SOURCE")
-    @click.option("--archive", metavar="DIR", help="The archive of SOURCE: its history, too.")
-    @click.option("--topic", "topics", multiple=True, help="This topic; may be given again.")
-    @click.option("--topic-pattern", metavar="REGEX", help="Topics by a regular expression.")
-    @click.option("--dead-letters", metavar="GROUP", help="What this group has given up.")
+    @click.option("--archive", metavar="DIR", help="Archive of SOURCE, to include its history.")
+    @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+    @click.option(
+        "--topic-pattern", metavar="REGEX", help="Topics that match this regular expression."
+    )
+    @click.option("--dead-letters", metavar="GROUP", help="Dead letters of this consumer group.")
     @click.option("--queue", "numbers", type=int, multiple=True, help="Only this queue.")
     @from_time_option
     @to_time_option
-    @click.option("--key", help="With this key or unique key.")
-    @click.option("--tag", help="With this tag; several as 'A || B'.")
-    @click.option("--sql", help="Whose properties fulfil this SQL92 expression.")
+    @key_option
+    @tag_option
+    @sql_option
     @click.option(
         *("--source-option", "source_options"),
         multiple=True,
         metavar="KEY=VALUE",
-        help="Another option of the source, such as startingOffsets or onDamage.",
+        help="Option of the source, such as startingOffsets or onDamage.",
     )
     @functools.wraps(command)
     def wrapped(

@@ -43,11 +43,11 @@ class JsonPrinter:
         )
 
     def finish(self) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         sys.stdout.flush()
 
     def _add_rare(self, lines: list[Line], found: Found) -> None:
-        """Add what few messages have: another queue offset, a batch, an extension unit."""
+        """Add the rare fields: another queue offset, a batch, an extension unit."""
         offsets = np.array(found.queue_offsets, np.int64)
         sizes = np.array(found.batch_sizes, np.int64)
         for index in np.flatnonzero((offsets != found.columns["queue_offset"]) | (sizes != 1)):

@@ -1,8 +1,8 @@
 """Argument parsing and exit codes.
 
-Exit codes: 0 fine, 1 something is wrong with the store, 2 could not look (or wrong usage). `grep`
-has those of grep: 0 found, 1 not found, 2 could not look everywhere.
-Commands are imported when they are called: `--help` must not wait for numpy.
+Exit codes: 0 success, 1 the store has a problem, 2 the command failed or was used wrongly. `grep`
+has those of grep: 0 a match, 1 no match, 2 an error or skipped damage.
+A command is imported when it is called: `--help` must not wait for numpy.
 """
 
 import io
@@ -23,25 +23,28 @@ COMMANDS = {
     "dump": ("rocketlake.cli.dump:dump", "Print the messages of a store."),
     "tail": ("rocketlake.cli.tail:tail", "Follow a store as it grows."),
     "verify": ("rocketlake.cli.verify:verify", "Check every record, queue unit and index entry."),
-    "repair": ("rocketlake.cli.repair:repair", "Mend what verify finds, as far as that can be."),
+    "repair": (
+        "rocketlake.cli.repair:repair",
+        "Repair what verify finds, where the log allows it.",
+    ),
     "grep": ("rocketlake.cli.grep:grep", "Find messages by a pattern."),
     "export": ("rocketlake.cli.export:export", "Write messages to Parquet, JSON lines or CSV."),
     "backup": (
         "rocketlake.cli.backup:backup",
-        "Copy a store, in use or not; the second time only what is new.",
+        "Copy a store, in use or not; later runs copy what is new.",
     ),
     "salvage": (
         "rocketlake.cli.salvage:salvage",
-        "List and bring back records that a start cut off.",
+        "List and restore records that a start cut off.",
     ),
     "completion": ("rocketlake.cli.completion:completion", "Print or install shell completion."),
     "profile": (
         "rocketlake.cli.profile:profile",
-        "Draw rates, sizes, latency, skew and lag over time, as a page.",
+        "Report rates, sizes, latency, skew and lag over time as an HTML page.",
     ),
     "archive": (
         "rocketlake.cli.archive:archive",
-        "Write topics to Parquet, each message once; the next time what is new.",
+        "Archive topics as Parquet, each message once; later runs add what is new.",
     ),
     "archive-drop": (
         "rocketlake.cli.archive_upkeep:archive_drop",
@@ -51,13 +54,16 @@ COMMANDS = {
         "rocketlake.cli.archive_upkeep:archive_compact",
         "Merge the small files of an archive.",
     ),
-    "replay": ("rocketlake.cli.replay:replay", "Write messages again, dead letters too."),
+    "replay": ("rocketlake.cli.replay:replay", "Put messages again, dead letters included."),
     "compact": ("rocketlake.cli.compact:compact", "Keep the newest message of each key."),
-    "rebuild": ("rocketlake.cli.rebuild:rebuild", "Make queues and index anew from the log."),
-    "dispatch": ("rocketlake.cli.dispatch:dispatch", "Bring records of the log to their queues."),
+    "rebuild": ("rocketlake.cli.rebuild:rebuild", "Rebuild queues and index from the log."),
+    "dispatch": (
+        "rocketlake.cli.dispatch:dispatch",
+        "Dispatch records of the log to queues and index.",
+    ),
     "pipeline": (
         "rocketlake.cli.pipeline:pipeline",
-        "Write and run a declarative pipeline over a store.",
+        "Create and run a declarative pipeline over a store.",
     ),
 }
 _ON_SPARK = {
@@ -74,7 +80,7 @@ _ON_SPARK = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports the one that is called."""
+    """A group that imports only the command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the table."""
@@ -91,7 +97,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table, importing none."""
+        """List the commands without importing any."""
         del ctx
         for title, is_on_spark in (("Commands", False), ("Commands on Spark", True)):
             with formatter.section(title):
@@ -104,7 +110,7 @@ class LazyGroup(click.Group):
                 )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name, importing none."""
+        """Complete a command's name without importing any."""
         found = [
             CompletionItem(name, help=help_)
             for name, (_, help_) in COMMANDS.items()
@@ -140,8 +146,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def main() -> None:
     """Read, query and check message stores of Apache RocketMQ, without a broker.
 
-    A store is read where it lies, in use or not. Only repair, salvage --replay, replay, rebuild and
-    dispatch write to it.
+    A store is read in place, whether in use or not. Only repair, salvage --replay, replay, rebuild
+    and dispatch write to it.
     """
 
 
@@ -150,11 +156,11 @@ _SIGPIPE_CODE = 128 + 13  # as a shell shows the end of a command by that signal
 
 def run() -> None:
     """Run the command line and exit: the entry point."""
-    # Why: a reader that closes the pipe early (`| head`) wants silence, not a traceback.
+    # Why: a pipe that its reader closes early (`| head`) is no error.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
-        # A directory's name may be no text at all; it is shown all the same.
+        # A directory's name need not be valid text; it is printed escaped.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -169,7 +175,7 @@ def run() -> None:
         code = 2
     except BrokenPipeError:
         # A command beside Spark, whose output went into a pipe that was closed early.
-        # What the interpreter still has to write at its end goes nowhere, without a word.
+        # Discard what the interpreter writes at exit.
         with Path(os.devnull).open("wb") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         code = _SIGPIPE_CODE

@@ -38,6 +38,9 @@ from_time_option = click.option(
     " a zone).",
 )
 to_time_option = click.option("--to-time", type=TIME, help="Stored before TIME.")
+key_option = click.option("--key", help="With this key or unique key.")
+tag_option = click.option("--tag", help="With this tag, or one of several: 'A || B'.")
+sql_option = click.option("--sql", help="With properties that match this SQL92 expression.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 target_size_option = click.option(
     "--target-size",

@@ -22,12 +22,17 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("directory", metavar="DIR")
-@click.option("--store", required=True, metavar="STORE", help="The store that is read.")
+@click.option("--store", required=True, metavar="STORE", help="Store to read.")
 @click.option(
-    "--topic", "topics", multiple=True, help="This topic, may be repeated; else all but system's."
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only this topic; may be repeated (default: all except system topics).",
 )
-@click.option("--sink", "sink_topic", metavar="TOPIC", help="Write silver's rows to this topic.")
-@click.option("--sink-store", metavar="STORE", help="In this store; else in one below DIR.")
+@click.option(
+    "--sink", "sink_topic", metavar="TOPIC", help="Write the rows of silver to this topic."
+)
+@click.option("--sink-store", metavar="STORE", help="Store of that topic (default: one below DIR).")
 @commitlog_option
 @options_option
 @click.option("-f", "--force", is_flag=True, help="Write into DIR even if it is not empty.")
@@ -78,10 +83,10 @@ def init(
     "--full-refresh",
     metavar="TABLE,…|all",
     default="",
-    help="Make these tables anew, from the beginning.",
+    help="Rebuild these tables from the beginning.",
 )
-@click.option("--refresh", metavar="TABLE,…", default="", help="Only these tables.")
-@click.option("--dry-run", is_flag=True, help="Only check the project; no table is touched.")
+@click.option("--refresh", metavar="TABLE,…", default="", help="Refresh only these tables.")
+@click.option("--dry-run", is_flag=True, help="Only check the project; change no table.")
 @takes_spark
 def run(
     *, directory: str, full_refresh: str, refresh: str, dry_run: bool, spark: SparkArguments
@@ -100,7 +105,7 @@ def run(
     with spark.session("rocketlake pipeline") as session:
         report = running.run_pipeline(session, wanted, on_flow=_tell)
     if dry_run:
-        click.echo(f"{directory} is fine; nothing was run")
+        click.echo(f"{directory} is valid; nothing was run")
     else:
         show(report)
 

@@ -22,9 +22,9 @@ _TOPICS_SHOWN = 10
 
 @click.command()
 @click.argument("stores", metavar="STORE…", nargs=-1, required=True)
-@click.option("--out", metavar="FILE", help="Write a page of HTML that needs nothing else.")
-@click.option("--tables", metavar="DIR", help="Write every table as a Parquet file.")
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object.")
+@click.option("--out", metavar="FILE", help="Write a self-contained HTML page.")
+@click.option("--tables", metavar="DIR", help="Write each table as a Parquet file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole profile as one JSON object.")
 @click.option("-f", "--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
 @from_time_option
@@ -34,12 +34,12 @@ _TOPICS_SHOWN = 10
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="So many topics are looked at closely, with so many tags each; so many keys.",
+    help="Number of topics shown in detail, of tags per topic, and of keys.",
 )
-@click.option("--no-keys", is_flag=True, help="Leave out the pass over message keys.")
+@click.option("--no-keys", is_flag=True, help="Skip the pass over message keys.")
 @commitlog_option
 @options_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be read.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; read nothing.")
 @takes_spark
 def profile(
     *,
@@ -58,14 +58,14 @@ def profile(
     dry_run: bool,
     spark: SparkArguments,
 ) -> None:
-    """Show what stands out in STORE: rates, sizes, latency, skew, keys, groups; over time.
+    """Report what stands out in STORE over time: rates, sizes, latency, skew, keys, groups.
 
     \b
     rocketlake profile /data/store --out report.html
     rocketlake profile /data/broker-a /data/broker-b --out both.html --tables numbers/
     rocketlake profile /data/store --topic orders --from-time 2026-01-31T08:00 --json | jq .findings
 
-    Bodies are not read, and what is damaged is left out and named.
+    Bodies are not read. Damage is skipped and reported.
     """  # noqa: D301 - click wants the character itself
     planning = load("rocketlake.spark.jobs.profile.plan")
     settings = planning.ProfileSettings(

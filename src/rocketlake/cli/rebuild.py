@@ -1,4 +1,4 @@
-"""`rocketlake rebuild`: queues and index anew from the log, on Spark."""
+"""`rocketlake rebuild`: rebuild queues and index from the log on Spark."""
 
 from pathlib import Path
 
@@ -22,15 +22,15 @@ from rocketlake.upkeep.file_queue_copy import copy_with_file_queues, plan_copy
     type=click.Choice(["all", "queues", "index"]),
     default="all",
     show_default=True,
-    help="Build only the queues, or only the index.",
+    help="Rebuild only the queues, or only the index.",
 )
 @click.option(
     "--to",
     "target",
     metavar="DIRECTORY",
-    help="Make a copy with queues and tables in files, of a STORE that has them in RocksDB.",
+    help="Copy a STORE with queues and tables in RocksDB to one that has them in files.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @json_option
 def rebuild(
     *,
@@ -41,15 +41,15 @@ def rebuild(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Build consume queues and index of STORE anew from its commit log alone.
+    """Rebuild consume queues and index of STORE from its commit log alone.
 
-    Executors read the log in parts, wherever Spark runs them; they must see STORE. Everything is
-    built in STORE/repair and swapped in at the end: a crash leaves the old state, and what was
-    replaced is kept. Nobody may have the store open.
+    Executors read the log in parts, and must have access to STORE. New files are built in
+    STORE/repair and swapped in at the end: a crash leaves the old state, and replaced files are
+    kept. No process may have the store open.
 
     With --to, STORE is only read, and may be in use: the copy in DIRECTORY is a store with the same
-    messages, queue offsets, topics, groups and progress, which RocketMQ (storeType=default) and
-    RocketLake go on with. No Spark is needed for it.
+    messages, queue offsets, topics, groups and progress, for RocketMQ (storeType=default) and
+    RocketLake. Spark is not needed for it.
     """
     if target is not None:
         if what != "all" or as_json:
@@ -74,8 +74,8 @@ def rebuild(
         f"keys in {report.index_files} index files, in {report.seconds:.1f} s"
     )
     if report.bad_parts:
-        click.echo(f"{report.bad_parts} parts of the log are no records; see rocketlake verify")
-    click.echo(f"what was replaced is kept in {report.kept}")
+        click.echo(f"{report.bad_parts} parts of the log hold no records; see rocketlake verify")
+    click.echo(f"replaced files are kept in {report.kept}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`rocketlake repair`: mend what verify finds."""
+"""`rocketlake repair`: repair what verify finds."""
 
 import sys
 from pathlib import Path
@@ -18,18 +18,21 @@ from rocketlake.upkeep.verify.verifier import total_bytes
     "--what",
     type=click.Choice(["all", "queues", "index"]),
     default="all",
-    help="Mend only the queues, or only the index.",
+    help="Repair only the queues, or only the index.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do it without asking.")
-@click.option("--jobs", type=click.IntRange(1), help="Threads that verify; one for each core.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Worker threads for verification (default: one per core).",
+)
 def repair(*, store: StoreArguments, what: str, dry_run: bool, yes: bool, jobs: int | None) -> int:
-    """Verify STORE, mend what can be mended, and verify it again.
+    """Verify STORE, repair what can be repaired, and verify it again.
 
-    Queues and the index are built anew from the log, tables restored from their copies, and bytes
-    behind the log's end removed. Nobody may have the store open. A copy of what is replaced stays
-    in STORE/repair. Exit code 0 says that the store is sound, 1 that something is still wrong, 2
-    that nothing could be done.
+    Queues and the index are rebuilt from the log, tables restored from their copies, and bytes
+    beyond the end of the log removed. No process may have the store open. Replaced files are kept
+    in STORE/repair. Exit code 0: the store is sound. 1: problems remain. 2: nothing could be done.
     """
     repairer = Repairer(store.open, store.path, what=what, jobs=jobs or 0)
     with store.open() as view:
@@ -44,7 +47,7 @@ def repair(*, store: StoreArguments, what: str, dry_run: bool, yes: bool, jobs: 
 def _repair(repairer: Repairer, size: int, *, dry_run: bool, yes: bool) -> int:
     if not dry_run:
         for path in repairer.finish_interrupted():
-            note(f"a repair that was interrupted is finished: {path}")
+            note(f"finished an interrupted repair: {path}")
     out = screen.console()
     with screen.progress("verifying", size) as advance:
         summary, plan = repairer.verify(advance)
@@ -60,7 +63,7 @@ def _repair(repairer: Repairer, size: int, *, dry_run: bool, yes: bool) -> int:
     parts = bool(plan.queues) + bool(plan.index)
     with screen.progress("repairing", size * parts) as advance:
         kept = repairer.act(plan, advance)
-    click.echo(f"what was replaced is kept in {kept}")
+    click.echo(f"replaced files are kept in {kept}")
     with screen.progress("verifying again", size) as advance:
         summary, _ = repairer.verify(advance)
     print_findings(out, repairer.faults, summary, limit=20)
@@ -69,7 +72,7 @@ def _repair(repairer: Repairer, size: int, *, dry_run: bool, yes: bool) -> int:
 
 
 def print_plan(plan: Plan, root: Path) -> None:
-    """Say what will be done, what cannot be, and which command comes next."""
+    """Print what will be done, what cannot be, and the next command."""
     for text in plan.texts():
         click.echo(f"repair: {screen.printable(text)}")
     for fault in plan.hopeless:
@@ -81,7 +84,7 @@ def print_plan(plan: Plan, root: Path) -> None:
 
 def _is_agreed() -> bool:
     if not sys.stdin.isatty():
-        note("nothing was done: nobody is there to ask; say --yes to have it done")
+        note("nothing was done: stdin is not a terminal; confirm with --yes")
         return False
     if click.confirm("repair the store so?"):
         return True

@@ -1,4 +1,4 @@
-"""`rocketlake replay`: messages of a store or an archive, written again."""
+"""`rocketlake replay`: put messages of a store or an archive again."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,15 +21,20 @@ if TYPE_CHECKING:  # importing it takes long
 @click.argument("target", metavar="TARGET")
 @click.option(
     "--to-topic",
-    help="Another topic; without it the one they are of, and dead letters to where they came from.",
+    help="Topic to write to (default: that of the message; of dead letters, the original one).",
 )
 @click.option(
     "--queues",
     type=click.Choice(["keep", "spread"]),
-    help="Into the queue of the same number, or in turn; dead letters are spread, others kept.",
+    help="Keep queue numbers, or spread over all queues (default: spread for dead letters only).",
 )
-@click.option("--rate", type=float, metavar="N", help="At most so many messages a second.")
-@click.option("--id", "id_", metavar="NAME", help="Killed, it goes on under the same name.")
+@click.option("--rate", type=float, metavar="N", help="At most this many messages per second.")
+@click.option(
+    "--id",
+    "id_",
+    metavar="NAME",
+    help="Name of the job; a killed job is resumed under the same name.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and where.")
 @json_option
 @takes_spark
@@ -47,9 +52,9 @@ def replay(
 ) -> int:
     """Write messages of SOURCE, a store or an archive, again into the store TARGET.
 
-    TARGET may be SOURCE itself; nobody else may have it open. Each queue keeps its order. What
-    RocketMQ added to a message (delays, retries, transactions) is left behind; ORIGIN_MESSAGE_ID
-    names the message it was.
+    TARGET may be SOURCE itself; no other process may have it open. Each queue keeps its order.
+    Properties that RocketMQ added (delays, retries, transactions) are removed; ORIGIN_MESSAGE_ID
+    names the original message.
 
     \b
     rocketlake replay /data/store /data/store --dead-letters billing --dry-run

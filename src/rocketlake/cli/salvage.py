@@ -1,4 +1,4 @@
-"""`rocketlake salvage`: records that a start cut off, or that lie in raw log files."""
+"""`rocketlake salvage`: records that a start cut off, or in raw log files."""
 
 import logging
 import shlex
@@ -36,20 +36,24 @@ _TOPICS_MAX = 3
 
 @click.command()
 @click.argument("store", metavar="[STORE]", required=False)
-@click.option("--list", "lists", is_flag=True, help="Say what is there; so does no option at all.")
-@click.option("--replay", is_flag=True, help="Put the messages into STORE again, at its end.")
+@click.option("--list", "lists", is_flag=True, help="List what can be salvaged (the default).")
+@click.option("--replay", is_flag=True, help="Put the messages again, at the end of STORE.")
 @click.option(
-    "--out", metavar="FILE", help="Write the messages to .jsonl, .parquet, …; see export."
+    "--out", metavar="FILE", help="Write the messages to a file: .jsonl, .parquet, … (see export)."
 )
 @click.option(
     "--from",
     "from_",
     metavar="FILE|DIR",
-    help="Take the records of raw log files, not those that STORE has saved.",
+    help="Use the records of raw log files instead of those saved in STORE.",
 )
-@click.option("--force", is_flag=True, help="Also what was replayed before or is still in STORE.")
-@click.option("--json", "as_json", is_flag=True, help="The list as JSON lines, for programs.")
-@click.option("--options", "options_", metavar="FILE|JSON", help="The broker.conf of STORE.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Include messages that were replayed before or are still in STORE.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON lines.")
+@click.option("--options", "options_", metavar="FILE|JSON", help="broker.conf of STORE.")
 def salvage(
     *,
     store: str | None,
@@ -63,12 +67,11 @@ def salvage(
 ) -> int:
     """List, export or replay records that are in no queue of STORE any more.
 
-    Where good records lie behind a bad one, a start cuts them off and saves them under
-    STORE/salvage. Before such a start, all good records of the log are listed and exported.
-    Replaying opens STORE, which cuts the log and saves what it cuts, and puts each saved message
-    again, as a new record at the end of its queue; it leaves out those whose unique key STORE still
-    holds. With --from any file or directory is searched for good records: of a log whose queues are
-    gone, of a broken disk.
+    If good records follow a bad one, a start cuts them off and saves them under STORE/salvage.
+    Before such a start, all good records of the log are listed and exported. --replay opens STORE,
+    which cuts the log and saves what it cuts, and puts each saved message again, as a new record at
+    the end of its queue; messages whose unique key STORE still holds are left out. --from searches
+    any file or directory for good records, such as a log without queues or a broken disk.
 
     \b
     rocketlake salvage /data/store
@@ -77,7 +80,7 @@ def salvage(
     rocketlake salvage --from /mnt/broken/commitlog --out rescued.parquet
     rocketlake salvage /data/new --from /mnt/broken/commitlog --replay
 
-    Exit code 1 says that a message could not be put again, 2 that nothing could be done.
+    Exit code 1: a message could not be put again. 2: nothing could be done.
     """  # noqa: D301 - click wants the character itself
     logging.basicConfig(level=logging.ERROR, format="rocketlake: %(message)s")
     if store is None and (from_ is None or replay):
@@ -94,7 +97,7 @@ def salvage(
 
 
 def _sources_of(store: str, options: str | None) -> list[RawSource]:
-    """Return what starts of a store have saved, and its log if the next one would cut it."""
+    """Return what starts of a store saved, and its log if the next start would cut it."""
     sources = salvaged(Path(store))
     try:
         with StoreArguments(store, None, options).open() as view:
@@ -104,7 +107,7 @@ def _sources_of(store: str, options: str | None) -> list[RawSource]:
     except StoreError as error:
         uncut = refused = None
         log = shlex.quote(f"{store}/{names.COMMIT_LOG}")
-        note(f"the log was not looked at: {error}; --from {log} reads it without STORE")
+        note(f"the log was not read: {error}; --from {log} reads it without STORE")
     if refused is not None:
         log = shlex.quote(f"{store}/{names.COMMIT_LOG}")
         note(
@@ -197,9 +200,9 @@ def _export(sources: list[RawSource], out: str, *, force: bool) -> None:
 def _replay(
     store: str, sources: list[RawSource] | None, options: str | None, *, force: bool
 ) -> int:
-    """Put messages again: those of these sources, or (None) of what starts of the store saved."""
+    """Put messages of sources again; None: of what starts of the store saved."""
     if not Path(store).exists():
-        note(f"there is no {store} yet: a new store is made there")
+        note(f"{store} does not exist: a new store is created there")
     refused = 0
     with Bars() as bars:
         opening = bars.follow("opening the store")
@@ -225,7 +228,7 @@ def _wanted(sources: list[RawSource], *, force: bool) -> list[RawSource]:
     wanted = [source for source in sources if force or not source.is_replayed]
     for source in sources:
         if source not in wanted:
-            note(f"{source.path.name} was replayed before; --force does it again")
+            note(f"{source.path.name} was replayed before; --force replays it again")
     return wanted
 
 

@@ -15,7 +15,7 @@ _PIPE_WIDTH = 200
 
 
 def console() -> Console:
-    """Return where results go; a pipe has room for wide tables."""
+    """Return the console for results; in a pipe it is wide."""
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
 
 
@@ -29,15 +29,15 @@ def table(title: str, *columns: str) -> Table:
 
 
 class Report(Protocol):
-    """What a job tells in the end."""
+    """The report of a job."""
 
     def lines(self) -> Iterable[str]:
-        """Say it in words."""
+        """Return the report as lines of text."""
         ...
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
-    """Print what a job tells: in words, or all of it as one JSON object."""
+    """Print the report of a job as text, or as one JSON object."""
     if as_json:
         click.echo(msgspec.json.encode(report))
     else:
@@ -46,29 +46,29 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Make control characters visible: a body or a name must not command the terminal."""
+    """Escape control characters: a body or a name must not control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Advance(Protocol):
-    """Tells a progress bar how much more is done."""
+    """Advances a progress bar."""
 
     def __call__(self, amount: int) -> None:
-        """Go on by an amount."""
+        """Advance by an amount."""
         ...
 
 
 class Progressed(Protocol):
-    """Tells a progress bar how much is done, and of how much."""
+    """Sets a progress bar: how much is done, and of how much."""
 
     def __call__(self, done: int, total: int) -> None:
-        """Show it."""
+        """Set the progress."""
         ...
 
 
 @contextmanager
 def progress(text: str, total: int) -> Iterator[Advance]:
-    """Show a bar on stderr while something runs, if a person is looking there."""
+    """Show a bar on stderr while the block runs, if stderr is a terminal."""
     with _bar(text, total) as bar:
         if bar is None:
             yield lambda amount: None
@@ -78,7 +78,7 @@ def progress(text: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def progress_of_unknown(text: str) -> Iterator[Progressed]:
-    """Show a bar whose length is told on the way; none before that."""
+    """Show a bar once the first update tells its length."""
     with _bar(text, None) as bar:
         if bar is None:
             yield lambda done, total: None
@@ -108,7 +108,7 @@ def _bar(text: str, total: int | None) -> Iterator[Progress | None]:
 
 
 class Bars:
-    """One progress bar after the other."""
+    """A sequence of progress bars, one at a time."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
@@ -120,16 +120,16 @@ class Bars:
         self._open.close()
 
     def begin(self, text: str, total: int) -> Callable[[int], None]:
-        """End the bar there is and show another."""
+        """Replace the current bar by another."""
         self._open.close()
         return self._open.enter_context(progress(text, total))
 
     def end(self) -> None:
-        """Take the bar away, so that something can be printed."""
+        """Remove the bar, so that output can be printed."""
         self._open.close()
 
     def follow(self, text: str) -> Callable[[int, int], None]:
-        """Return what is told how much is done, and of how much; the first call shows the bar."""
+        """Return a callback for progress; its first call shows the bar."""
         bar: list[Callable[[int], None]] = []
         reached = 0
 

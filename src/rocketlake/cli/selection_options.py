@@ -1,4 +1,4 @@
-"""The options that say which messages a command wants; those that select share them."""
+"""The options that select messages, shared by dump, grep and export."""
 
 import functools
 from collections.abc import Callable
@@ -7,23 +7,29 @@ from typing import Any, TypeVar
 import click
 
 from rocketlake.cli.message_search import Selection
-from rocketlake.cli.parameters import from_time_option, to_time_option
+from rocketlake.cli.parameters import (
+    from_time_option,
+    key_option,
+    sql_option,
+    tag_option,
+    to_time_option,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_selection(command: F) -> F:
-    """Give a command the options of a selection, and the selection as `wanted`."""
+    """Add the selection options to a command, and pass the selection as `wanted`."""
 
-    @click.option("--topic", "topics", multiple=True, help="Only this topic, or this pattern (T*).")
+    @click.option("--topic", "topics", multiple=True, help="Only this topic, or a pattern (T*).")
     @click.option("--queue", type=int, help="Only this queue.")
-    @click.option("--from-offset", type=int, default=0, help="From this queue offset on.")
-    @click.option("--to-offset", type=int, default=1 << 62, help="Up to, without, this one.")
+    @click.option("--from-offset", type=int, default=0, help="First queue offset.")
+    @click.option("--to-offset", type=int, default=1 << 62, help="Queue offset to stop before.")
     @from_time_option
     @to_time_option
-    @click.option("--key", help="With this key or unique key.")
-    @click.option("--tag", help="With this tag; several as 'A || B'.")
-    @click.option("--sql", help="Whose properties fulfil this SQL92 expression.")
+    @key_option
+    @tag_option
+    @sql_option
     @functools.wraps(command)
     def wrapped(
         *,

@@ -1,4 +1,4 @@
-"""What every command that runs on Spark shares: where it runs, a session, a progress bar."""
+"""What all commands on Spark share: options, the session, errors about missing packages."""
 
 import functools
 import signal
@@ -41,7 +41,7 @@ class SparkArguments:
 
     @contextmanager
     def session(self, name: str) -> Iterator["Session"]:
-        """Give a session, and stop it afterwards; what Spark raises comes out in words.
+        """Open a session for the block; errors of Spark become ours.
 
         Raises:
             ConfigError: Spark, or a Java for it, is missing.
@@ -89,7 +89,7 @@ def needs_spark(extra: str = "spark") -> Iterator[None]:
 
 
 def load(module: str, extra: str = "spark") -> Any:  # noqa: ANN401 - a module
-    """Import a module of ours that stands on an extra.
+    """Import a module that needs an extra.
 
     Raises:
         ConfigError: a package of the extra is missing.
@@ -99,7 +99,7 @@ def load(module: str, extra: str = "spark") -> Any:  # noqa: ANN401 - a module
 
 
 def takes_spark(command: F) -> F:
-    """Give a command the options of Spark's: where it runs, and with what."""
+    """Add the Spark options to a command."""
     return _takes_spark(
         command,
         click.option(
@@ -112,28 +112,30 @@ def takes_spark(command: F) -> F:
 
 
 def may_take_spark(command: F) -> F:
-    """Give a command the same options; without a master it runs without Spark (None)."""
+    """Add the Spark options to a command that runs without Spark if no master is given (None)."""
     return _takes_spark(
         command,
         click.option(
             "--master",
-            help="Run on Spark: local[N], spark://HOST:PORT, yarn, k8s://…; else in threads.",
+            help="Run on Spark (local[N], spark://HOST:PORT, yarn, k8s://…) instead of in threads.",
         ),
     )
 
 
 def _takes_spark(command: F, master_option: Callable[[Callable[..., Any]], Any]) -> F:
     @master_option
-    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
+    @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting.")
     @click.option(
-        "--py-files", metavar="FILES", help="Python code for the executors: .zip, .py, by commas."
+        "--py-files",
+        metavar="FILES",
+        help="Python code for the executors: .zip or .py files, comma-separated.",
     )
     @click.option(
         "--archives",
         metavar="FILES",
         help="Archives that executors unpack, such as env.tar.gz#environment.",
     )
-    @click.option("--debug", is_flag=True, help="Show all that Spark says, and whole errors.")
+    @click.option("--debug", is_flag=True, help="Show all output of Spark and full stack traces.")
     @functools.wraps(command)
     def wrapped(
         *,

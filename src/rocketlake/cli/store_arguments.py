@@ -1,4 +1,4 @@
-"""What every command that opens a store shares: its arguments, damage reports, exit codes."""
+"""What all commands that open a store share: arguments, damage reports, exit codes."""
 
 import functools
 import logging
@@ -27,7 +27,7 @@ _SHOWN_MAX = 20
 
 
 class StoreArguments:
-    """Where a store lies and what is known of it, as given on the command line."""
+    """The location and options of a store, as given on the command line."""
 
     def __init__(self, path: str, commitlog: str | None, options: str | None) -> None:
         self.path = local_path(path)
@@ -53,14 +53,14 @@ class StoreArguments:
 
     @property
     def keywords(self) -> dict[str, object]:
-        """What is stronger than these options, as `open_store` takes it."""
+        """Keyword arguments of `open_store`, which override these options."""
         return {"store_path_commit_log": self._commitlog} if self._commitlog else {}
 
 
 commitlog_option = click.option(
     "--commitlog",
     metavar="DIR[,DIR…]",
-    help="Directories of the commit log, if it does not lie in STORE/commitlog.",
+    help="Directories of the commit log (default: STORE/commitlog).",
 )
 options_option = click.option(
     "--options",
@@ -71,7 +71,7 @@ options_option = click.option(
 
 
 def takes_store(command: F) -> F:
-    """Give a command the argument STORE and the two options that go with it."""
+    """Add the argument STORE and its two options to a command."""
 
     @click.argument("store", metavar="STORE")
     @commitlog_option
@@ -87,19 +87,19 @@ def takes_store(command: F) -> F:
 
 
 class Reporter:
-    """Tells of damage on stderr as it is found; the first few in full."""
+    """Prints damage on stderr as it is found, up to a limit."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, finding: Finding) -> None:
-        """Tell of one finding."""
+        """Print one finding."""
         self.count += 1
         if self.count <= _SHOWN_MAX:
             click.echo(f"damage: {finding}", err=True)
 
     def finish(self) -> int:
-        """Tell how many there were beyond those shown; return the exit code."""
+        """Print how many findings were not shown; return the exit code."""
         if self.count > _SHOWN_MAX:
             click.echo(f"damage: {self.count - _SHOWN_MAX} more findings not shown", err=True)
         return 1 if self.count else 0
@@ -121,7 +121,7 @@ def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]
 
 @contextmanager
 def opened_for_writing(path: str | Path, conf: config.Source | None = None) -> Iterator["Store"]:
-    """Open a store to put or to mend something; a recovery shows how far it is, and what it met."""
+    """Open a store for writing, with a progress bar and the notes of its recovery."""
     with progress_of_unknown("recovering the store") as on_progress:
         store = rocketlake.open_store(path, conf, on_progress=on_progress)
     with store:
@@ -132,10 +132,10 @@ def opened_for_writing(path: str | Path, conf: config.Source | None = None) -> I
 
 
 def note(text: str) -> None:
-    """Say something beside the output, on stderr."""
+    """Print a note on stderr."""
     click.echo(f"note: {text}", err=True)
 
 
 def stdout_is_terminal() -> bool:
-    """Tell whether a person is looking."""
+    """Tell whether stdout is a terminal."""
     return sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""What `info` tells of a store, as values: file families, queues, groups, times, variants."""
+"""The values that `info` prints: file families, queues, groups, times, variants."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +71,7 @@ class MissedInfo(Struct, frozen=True, rename="camel"):
 
 
 class GroupInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """How far a group has come in a topic, and what it no longer can read."""
+    """The progress of a group in a topic, and what it can no longer read."""
 
     group: str
     topic: str
@@ -95,7 +95,7 @@ class IndexInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Survey(Struct, frozen=True, rename="camel", kw_only=True):
-    """All of it."""
+    """A whole store."""
 
     path: str
     shutdown: str
@@ -115,7 +115,7 @@ class Survey(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def survey(store: OfflineStore) -> Survey:
-    """Look at a whole store."""
+    """Return the survey of a store."""
     queue_infos = [_queue(key, queue) for key, queue in store.queues.items()]
     notes = list(_notes(store))
     progress = _groups(store, notes)
@@ -141,7 +141,7 @@ def survey(store: OfflineStore) -> Survey:
 
 
 def _text(value: object) -> str:
-    """Return text that JSON can hold; a file's name may be none."""
+    """Return text that JSON can hold; a file name need not be valid text."""
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
@@ -265,7 +265,7 @@ def _table(
 
 
 def _check_other_tables(store: OfflineStore, notes: list[str]) -> None:
-    """Look at the tables that nothing is shown of: what is wrong with them is told all the same."""
+    """Load the tables that are not shown, to report what is wrong with them."""
     _table(store.directory, offsets.DELAY_FILE_NAME, offsets.decode_delay, notes)
     _table(store.directory, filters.FILE_NAME, filters.decode, notes)
 

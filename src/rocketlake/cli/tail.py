@@ -9,6 +9,7 @@ import numpy as np
 from rocketlake.cli.json_printer import JsonPrinter
 from rocketlake.cli.lines import BodyForm
 from rocketlake.cli.message_search import Found, Selection, Selector
+from rocketlake.cli.parameters import sql_option, tag_option
 from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.store_arguments import StoreArguments, note, opened, takes_store
 from rocketlake.format.record import RecordColumns
@@ -18,19 +19,27 @@ from rocketlake.store.offline.follow import Follower
 
 @click.command()
 @takes_store
-@click.option("--topic", "topics", multiple=True, help="Only this topic, or this pattern (T*).")
+@click.option("--topic", "topics", multiple=True, help="Only this topic, or a pattern (T*).")
 @click.option("--queue", type=int, help="Only this queue.")
-@click.option("--tag", help="With this tag; several as 'A || B'.")
-@click.option("--sql", help="Whose properties fulfil this SQL92 expression.")
-@click.option("-n", "--lines", type=click.IntRange(0), default=10, help="First the last so many.")
-@click.option("--limit", type=click.IntRange(1), help="End after so many new ones.")
-@click.option("--interval", type=click.FloatRange(0.01), default=0.2, help="Seconds between looks.")
+@tag_option
+@sql_option
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    default=10,
+    help="Number of newest messages to print first.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many new messages.")
+@click.option(
+    "--interval", type=click.FloatRange(0.01), default=0.2, help="Seconds between checks."
+)
 @click.option(
     "--body",
     type=click.Choice([form.value for form in BodyForm]),
     help="How bodies are shown; a body of a table is cut to one line.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
     *,
     store: StoreArguments,
@@ -46,19 +55,19 @@ def tail(
 ) -> int:
     """Follow STORE as it grows, until interrupted.
 
-    The store may be written by a broker meanwhile; it is only read.
+    A broker may keep writing to the store; it is only read.
     """
     form = BodyForm(body or ("base64" if as_json else "text"))
     with opened(store) as (view, reporter):
         selection = Selection(topics=topics, queue=queue, tag=tag, sql=sql)
         selector = Selector(view, selection)
-        selector.keys()  # says so if a topic is not there (yet)
+        selector.keys()  # prints a note if a topic does not exist (yet)
         printer = JsonPrinter(view, form) if as_json else RowPrinter(form)
         for found in _last(view, selector, lines):
             printer.write(found)
         printer.finish()
         if view.traits.is_clean and view.traits.held_by is None:
-            note("nobody writes to this store now; waiting all the same (Ctrl-C ends)")
+            note("no process has this store open; waiting for messages (Ctrl-C ends)")
         try:
             _follow(Follower(view, view.max_offset), selector, printer, (limit, interval))
         except KeyboardInterrupt:

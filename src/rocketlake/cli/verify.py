@@ -1,4 +1,4 @@
-"""`rocketlake verify`: is everything in a store as it must be."""
+"""`rocketlake verify`: check that a store is sound."""
 
 import itertools
 
@@ -32,16 +32,16 @@ _SHOWN = 20
 @click.option(
     "--limit",
     type=click.IntRange(0),
-    help=f"Show at most so many findings of a kind; without it {_SHOWN}, or all as JSON.",
+    help=f"Show at most this many findings of each kind (default: {_SHOWN}; with --json all).",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Threads that work; one for each core.")
+@click.option("--jobs", type=click.IntRange(1), help="Worker threads (default: one per core).")
 @click.option(
     "--only",
     type=click.Choice(sorted(WHAT)),
     multiple=True,
-    help="Check only this part, and what the log says of it; may be given again.",
+    help="Check only this part against the log; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be read.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; read nothing.")
 @may_take_spark
 def verify(
     *,
@@ -56,8 +56,8 @@ def verify(
     """Check STORE: every record, queue unit and index entry against each other, and the tables.
 
     Nothing is changed. The store may be in use. What the next start repairs by itself, such as a
-    torn end, is told as pending and is no finding. Exit code 0 says that the store is sound, 1
-    that something is wrong, 2 that it could not be looked at.
+    torn end, is reported as pending, not as a finding. Exit code 0: the store is sound. 1: it has
+    findings. 2: it could not be read.
     """
     options = VerifyOptions(what=frozenset(only) or WHAT, jobs=jobs or 0)
     with store.open() as view:
@@ -127,7 +127,7 @@ def print_findings(out: Console, faults: list[Fault], summary: VerifySummary, li
 
 
 def print_summary(out: Console, summary: VerifySummary) -> None:
-    """Print what was looked at and what came out."""
+    """Print what was checked, and the verdict."""
     for text in pending_texts(summary.pending):
         out.print(f"[dim]pending: {_safe(text)}[/dim]")
     if summary.deleted_topics:
@@ -147,7 +147,7 @@ def print_summary(out: Console, summary: VerifySummary) -> None:
 
 
 def pending_texts(pending: Pending) -> list[str]:
-    """Say in words what the next start does by itself."""
+    """Return texts of what the next start repairs by itself."""
     counted = (
         (pending.torn_bytes, "bytes behind the last good record, which a start cuts off"),
         (pending.not_dispatched, "messages that a start puts into their queues"),

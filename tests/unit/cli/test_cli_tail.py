@@ -152,7 +152,7 @@ def test_new_messages_of_an_empty_store(tmp_path, following):
     builder = StoreBuilder(tmp_path, log_file_size=2000)
     tail = following(builder.write(), "--limit", 1, "--body", "none")
     # Only then does it wait for what is new.
-    assert "nobody writes to this store now" in tail.process.stderr.readline()
+    assert "no process has this store open" in tail.process.stderr.readline()
     builder.record(body=b"first").write()
     assert tail.line().split()[:3] == ["T", "0", "0"]
     assert tail.finish() == (0, "")
@@ -184,7 +184,7 @@ def test_interrupt_ends_it_quietly(builder, follow):
 def test_clean_store_is_noted_and_rows_have_a_header(tmp_path, following):
     builder = StoreBuilder(tmp_path, log_file_size=2000).records(2)
     tail = following(builder.write(), "--limit", 1)
-    assert "nobody writes to this store now" in tail.process.stderr.readline()
+    assert "no process has this store open" in tail.process.stderr.readline()
     assert "TOPIC" in tail.line()
     assert [tail.line().split()[2] for _ in range(2)] == ["0", "1"]
     builder.record(body=b"new").write()

@@ -101,7 +101,7 @@ def test_repair_shows_asks_and_does(builder):
     assert not (root / "repair").exists()
     ran = command.run("repair", root, "--yes")
     assert ran.code == 0, ran.out + ran.err
-    assert f"what was replaced is kept in {root}/repair/" in ran.out
+    assert f"replaced files are kept in {root}/repair/" in ran.out
     assert command.run("verify", root).code == 0
     assert command.run("repair", root).code == 0
 
