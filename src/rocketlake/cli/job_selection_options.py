@@ -14,7 +14,7 @@ from rocketlake.cli.parameters import (
     tag_option,
     to_time_option,
 )
-from rocketlake.cli.spark_options import needs_spark
+from rocketlake.cli.spark_options import load
 
 if TYPE_CHECKING:  # importing it takes long
     from rocketlake.spark.jobs import Selection
@@ -62,13 +62,9 @@ def takes_job_selection(command: F) -> F:
         **rest: object,
     ) -> object:
         def select() -> "Selection":
-            with needs_spark():
-                from rocketlake.spark.jobs.selection import (  # noqa: PLC0415 - an extra
-                    Selection,
-                    places_of,
-                )
-            return Selection(
-                **places_of(source, archive),
+            jobs = load("rocketlake.spark.jobs.selection")
+            return jobs.Selection(  # type: ignore[no-any-return]  # a module of an extra
+                **jobs.places_of(source, archive),
                 topic=",".join(topics) or None,
                 topic_pattern=topic_pattern,
                 dead_letters=dead_letters,
