@@ -1,6 +1,6 @@
 """MessageStore: put, get, query, start, close; wiring only [DefaultMessageStore].
 
-Whoever reads sees what this process has put before: dispatch is made to catch up first.
+A read sees every put that this process made before: it first waits for dispatch.
 """
 
 import logging
@@ -16,7 +16,6 @@ from rocketlake.errors import DiskFullError, StoreClosedError, StoreError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.format.record import StoredMessage
-from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store import exit_hook
 from rocketlake.store import runtime_info as gauges
@@ -84,6 +83,7 @@ class MessageStore(ReplicationDoor, Closing):
         # Compat: as DefaultMessageStore#queryMessage of 5.5 without an index in RocksDB.
         index = self.index if self.options.index_file_read_enable else None
         self.lookup = Query(self.log, self.queues, index, self.options)
+        # Why attributes: a method here would cost each put a call. Putter, in put/putter.py.
         self.put_plain = self._putter.put_plain
         self.put_plain_async = self._putter.put_plain_async
 
@@ -109,9 +109,9 @@ class MessageStore(ReplicationDoor, Closing):
         return self.recovery
 
     def close(self) -> None:
-        """Bring everything to disk and let go; a second call does nothing.
+        """Bring everything to disk and release the store; a second call does nothing.
 
-        The end of the program does it for who forgets.
+        The end of the program closes a store that is still open.
 
         Raises:
             RocketLakeError: something could not be brought to disk; the next start recovers.
@@ -131,15 +131,15 @@ class MessageStore(ReplicationDoor, Closing):
     # --- plugging in -----------------------------------------------------------------------------
 
     def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
-        """Let somebody look at messages before they are put."""
+        """Add a hook that sees messages before they are put."""
         self._putter.add_hook(hook, is_first=is_first)
 
     def add_listener(self, listener: ArrivalListener) -> None:
-        """Tell somebody of messages that can be read."""
+        """Notify a listener of messages that can be read."""
         self.dispatcher.listeners.append(listener)
 
     def add_dispatcher(self, dispatcher: CustomDispatcher, *, is_first: bool = False) -> None:
-        """Have records dispatched to somebody else too, before the queues or behind the index."""
+        """Add a dispatcher that runs before the queues, or after the index."""
         (self.dispatcher.first if is_first else self.dispatcher.last).append(dispatcher)
 
     def dispatch_externally(
@@ -163,12 +163,8 @@ class MessageStore(ReplicationDoor, Closing):
         """
         return self._putter.put(request)
 
-    def put_message(self, message: Message, queue_id: int) -> PutReceipt:
-        """Put a message that is born here and now; raises as `put` does."""
-        return self.put_plain(message, queue_id)
-
     def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
-        """Put a message; the future is done when `put` would return, and raises what it would."""
+        """Put a message; the future completes when `put` would return, and raises what it would."""
         return self._putter.put_async(request)
 
     def put_batch(self, batch: BatchRequest) -> PutReceipt:
@@ -176,13 +172,13 @@ class MessageStore(ReplicationDoor, Closing):
         return self._putter.put_batch(batch)
 
     def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
-        """Put a batch; the future is done when `put_batch` would return."""
+        """Put a batch; the future completes when `put_batch` would return."""
         return self._putter.put_batch_async(batch)
 
     # --- putting for a server --------------------------------------------------------------------
 
     def edit_properties(self, changes: ServerProperties) -> None:
-        """Have properties set or dropped in every message that is put from its client's fields.
+        """Set or drop properties of every message that is put from its client's fields.
 
         Raises:
             ValueError: a property cannot be written.
@@ -286,9 +282,9 @@ class MessageStore(ReplicationDoor, Closing):
     # --- keeping ---------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Have everything dispatched that was put so far, bringing it to disk where that is asked.
+        """Wait until everything put so far is dispatched, flushing it first where that is required.
 
-        What the disk has no space for comes later: a reader sees what queues and index hold.
+        With a full disk, records may stay undispatched: a reader sees what queues and index hold.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -319,14 +315,14 @@ class MessageStore(ReplicationDoor, Closing):
             raise StoreError(f"the store is not readable: {self.flags.explain()}")
 
     def set_fenced(self, *, is_fenced: bool, reason: str = "") -> None:
-        """Refuse puts, as long as another store may be the primary; or take them again."""
+        """Refuse puts while another store may be the primary, or accept them again."""
         if is_fenced:
             self.flags.mark(RunningFlag.FENCED, reason)
         else:
             self.flags.clear(RunningFlag.FENCED)
 
     def flush(self) -> None:
-        """Have everything put so far on the disk.
+        """Flush everything put so far.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -336,11 +332,11 @@ class MessageStore(ReplicationDoor, Closing):
         self.parts.log_parts.flusher.flush_all()
 
     def flush_soon(self) -> None:
-        """Have the log's own thread flush what was put so far; nobody waits for it."""
+        """Wake the log's flush thread, without waiting for it."""
         self.parts.log_parts.flusher.wakeup()
 
     def sync(self) -> None:
-        """Have everything put so far on the disk; as `flush`."""
+        """Flush everything put so far; as `flush`."""
         self.flush()
 
     def drop_topic(self, topic: str) -> int:
@@ -358,7 +354,7 @@ class MessageStore(ReplicationDoor, Closing):
         """
         self._require_open()
         self.catch_up()  # what the topic has, all its queues can be counted then
-        self._life.inventory.remove()  # Order: first, for nobody must miss what is dropped
+        self._life.inventory.remove()  # Order: first, so that no later start misses what is dropped
         # Invariant: between the entry of the deletion and the removal of the queues nothing is
         # dispatched, so that no unit of the topic's next life goes into a queue of this one.
         return self.dispatcher.exclusively(lambda: self._drop_topic(topic))
@@ -415,7 +411,7 @@ class MessageStore(ReplicationDoor, Closing):
     # --- looking at ------------------------------------------------------------------------------
 
     def gauges(self) -> StoreGauges:
-        """Return how the parts are doing."""
+        """Return the state of the parts as numbers."""
         return gauges.collect(self.parts, self.directory, self.clock.now_ms())
 
     def runtime_info(self) -> dict[str, str]:

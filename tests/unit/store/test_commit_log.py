@@ -62,7 +62,7 @@ class Bench:
         """Put as a store does: by the short way, and by the long one where that is closed."""
         slot, frame = self.offsets.slot("T", queue_id), self.frame(queue_id)
         message = Message(topic="T", body=body, **fields)
-        return self.log.append(message, slot, frame) or self.log.append_step(
+        return self.log.tail.append(message, slot, frame) or self.log.append_step(
             message, slot, frame, None
         )
 
@@ -292,11 +292,11 @@ def test_many_threads_get_every_number_once(tmp_path):
 def test_short_way_is_closed_until_the_long_one_has_opened_a_file(bench):
     slot, frame = bench.offsets.slot("T", 0), bench.frame()
     message = Message(topic="T", body=bytes(1000))
-    assert bench.log.append(message, slot, frame) is None
+    assert bench.log.tail.append(message, slot, frame) is None
     assert bench.put().queue_offset == 0
-    assert bench.log.append(message, slot, frame).queue_offset == 1
+    assert bench.log.tail.append(message, slot, frame).queue_offset == 1
     bench.log.cut(bench.log.wrote_where)
-    assert bench.log.append(message, slot, frame) is None
+    assert bench.log.tail.append(message, slot, frame) is None
     assert bench.put().queue_offset == 2
 
 

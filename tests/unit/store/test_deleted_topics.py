@@ -235,8 +235,8 @@ def test_put_that_meets_a_deletion_has_the_first_place_of_the_new_life(tmp_path,
     """It found its queue before the deletion, and appends after it."""
     with open_engine(tmp_path) as store:
         message = Message(topic="T", body=b"x")
-        store.put_message(message, 0)
-        store.put_message(message, 0)
+        store.put_plain(message, 0)
+        store.put_plain(message, 0)
         append = store._putter._append_plain
 
         def drop_first(*arguments):
@@ -245,8 +245,8 @@ def test_put_that_meets_a_deletion_has_the_first_place_of_the_new_life(tmp_path,
             return append(*arguments)
 
         monkeypatch.setattr(store._putter, "_append_plain", drop_first)
-        assert store.put_message(message, 0).queue_offset == 0
-        assert store.put_message(message, 0).queue_offset == 1
+        assert store.put_plain(message, 0).queue_offset == 0
+        assert store.put_plain(message, 0).queue_offset == 1
         assert [m.queue_offset for m in read(store)] == [0, 1]
 
 

@@ -23,7 +23,7 @@ def test_topic_that_its_record_cannot_hold_is_refused(tmp_path, version, topic, 
     with open_engine(tmp_path, compat_version=version) as store:
         for receipt in (
             store.put(request(topic)),
-            store.put_message(Message(topic=topic, body=b"x"), 0),
+            store.put_plain(Message(topic=topic, body=b"x"), 0),
             store.put_async(request(topic)).result(),
             store.put_batch(batch([b"x"], topic)),
         ):

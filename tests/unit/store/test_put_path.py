@@ -38,7 +38,7 @@ def test_closed_store_is_not_available(store):
     receipt = store.put(request())
     assert receipt.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert receipt.reason == "the store is closed"
-    assert store.put_message(Message(topic="T", body=b""), 0).status is receipt.status
+    assert store.put_plain(Message(topic="T", body=b""), 0).status is receipt.status
 
 
 def test_replica_takes_no_messages(tmp_path):
@@ -51,13 +51,13 @@ def test_replica_takes_no_messages(tmp_path):
 
 @pytest.mark.parametrize("flag", [f for f in RunningFlag if f is not RunningFlag.NOT_READABLE])
 def test_store_that_is_not_writable_says_why(store, flag):
-    store.put_message(Message(topic="T", body=b""), 0)
+    store.put_plain(Message(topic="T", body=b""), 0)
     store.flags.mark(flag)
-    for receipt in (store.put(request()), store.put_message(Message(topic="T", body=b""), 0)):
+    for receipt in (store.put(request()), store.put_plain(Message(topic="T", body=b""), 0)):
         assert receipt.status is PutStatus.SERVICE_NOT_AVAILABLE
         assert flag.name in receipt.reason
     store.flags.clear(flag)
-    assert store.put_message(Message(topic="T", body=b""), 0).queue_offset == 1
+    assert store.put_plain(Message(topic="T", body=b""), 0).queue_offset == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(tmp_path, message, stat
         plain = Message(**{"topic": "T", "body": b"", **message})
         for receipt in (
             store.put(request(**message)),
-            store.put_message(plain, 0),
+            store.put_plain(plain, 0),
             store.put_async(request(**message)).result(),
         ):
             assert receipt.status is status
@@ -134,7 +134,7 @@ def test_what_has_no_status_raises_and_leaves_nothing(store, tmp_path, message):
     with pytest.raises(ValueError, match="propert"):
         store.put(request(**message))
     with pytest.raises(ValueError, match="propert"):
-        store.put_message(Message(**{"topic": "T", "body": b"", **message}), 0)
+        store.put_plain(Message(**{"topic": "T", "body": b"", **message}), 0)
     with pytest.raises(ValueError, match="propert"):
         store.put_async(request(**message)).result()
     assert store.log.wrote_where == before
@@ -158,13 +158,13 @@ class TestHooks:
         for hook in hooks:
             store.add_hook(hook)
         assert store.put(request(body=b"1")) is refusal
-        assert store.put_message(Message(topic="T", body=b"2"), 0) is refusal
+        assert store.put_plain(Message(topic="T", body=b"2"), 0) is refusal
         assert [hook.seen for hook in hooks] == [[b"1", b"2"], [b"1", b"2"], []]
         assert store.log.wrote_where == 0
 
     def test_refusal_without_words_says_whose_it_is(self, store):
         store.add_hook(self.Hook(PutReceipt(PutStatus.MESSAGE_ILLEGAL)))
-        for receipt in (store.put(request()), store.put_message(Message(topic="T", body=b""), 0)):
+        for receipt in (store.put(request()), store.put_plain(Message(topic="T", body=b""), 0)):
             assert receipt == PutReceipt(
                 PutStatus.MESSAGE_ILLEGAL, reason="the hook 'test' said so"
             )
@@ -335,7 +335,7 @@ def test_failed_flush_poisons_the_store(tmp_path, mode):
     ops.fails = True
     if mode == "SYNC_FLUSH":
         with pytest.raises(StorePoisonedError, match="Input/output error"):
-            store.put_message(Message(topic="T", body=b"lost"), 0)
+            store.put_plain(Message(topic="T", body=b"lost"), 0)
         with pytest.raises(StorePoisonedError):
             store.put_async(request()).result()
     else:
@@ -344,7 +344,7 @@ def test_failed_flush_poisons_the_store(tmp_path, mode):
     ops.fails = False
     for put in (
         lambda: store.put(request()),
-        lambda: store.put_message(Message(topic="T", body=b""), 0),
+        lambda: store.put_plain(Message(topic="T", body=b""), 0),
         lambda: store.put_batch(batch([b"a"])),
         lambda: store.put_async(request()).result(),
     ):
@@ -409,7 +409,7 @@ def test_counters_are_sampled_and_told(tmp_path):
 
 def test_plain_puts_are_timed_in_part_and_slow_ones_always(store):
     for _ in range(64):
-        store.put_message(Message(topic="T", body=b""), 0)
+        store.put_plain(Message(topic="T", body=b""), 0)
     assert store.stats.put.total >= 48
     assert store.stats.lock.total >= 3
     assert store.stats.copy.total == store.stats.lock.total
@@ -428,7 +428,7 @@ def test_log_is_dispatched_only_as_far_as_it_is_confirmed(tmp_path):
 def test_every_put_of_many_threads_is_counted(store):
     def write(queue_id):
         for _ in range(500):
-            store.put_message(Message(topic="T", body=b""), queue_id)
+            store.put_plain(Message(topic="T", body=b""), queue_id)
 
     threads = [Thread(target=write, args=(number % 2,)) for number in range(8)]
     for thread in threads:
@@ -444,7 +444,7 @@ def test_put_that_meets_a_close_is_in_the_log_or_refused(tmp_path):
         ok = []
 
         def write(store=store, ok=ok):
-            while (receipt := store.put_message(Message(topic="T", body=b"x"), 0)).is_ok:
+            while (receipt := store.put_plain(Message(topic="T", body=b"x"), 0)).is_ok:
                 ok.append(receipt.queue_offset)
             assert receipt.status is PutStatus.SERVICE_NOT_AVAILABLE
 

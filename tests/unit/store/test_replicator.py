@@ -41,7 +41,7 @@ class Replicator:
 
 WAYS = {
     "put": lambda store: store.put(request()),
-    "plain": lambda store: store.put_message(PLAIN, 0),
+    "plain": lambda store: store.put_plain(PLAIN, 0),
     "future": lambda store: store.put_async(request()).result(5),
     "plain future": lambda store: store.put_plain_async(PLAIN, 0).result(5),
     "batch": lambda store: store.put_batch(batch([b"a", b"b"])),
@@ -52,7 +52,7 @@ WAYS = {
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
 def store(tmp_path, request):
     opened = open_engine(tmp_path, flush_disk_type=request.param, broker_role="SYNC_MASTER")
-    opened.put_message(PLAIN, 0)  # the queue has its frame: what follows takes the short way
+    opened.put_plain(PLAIN, 0)  # the queue has its frame: what follows takes the short way
     yield opened
     opened.close()
 
@@ -188,7 +188,7 @@ def test_message_that_does_not_wait_asks_no_replica(store):
 def test_plain_puts_keep_the_short_way(store, monkeypatch):
     store.set_replicator(Replicator())
     monkeypatch.setattr(store._putter, "put", None)
-    assert store.put_message(PLAIN, 0).status is OK
+    assert store.put_plain(PLAIN, 0).status is OK
     assert store.put_plain_async(PLAIN, 0).result(5).status is OK
 
 
@@ -257,7 +257,7 @@ def test_replicas_are_asked_by_a_sync_master_alone(tmp_path, put):
     with open_engine(tmp_path) as store:
         replicator = Replicator(checked=PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)
         store.set_replicator(replicator)
-        store.put_message(PLAIN, 0)
+        store.put_plain(PLAIN, 0)
         assert put(store).status is OK
         store.change_role(BrokerRole.SYNC_MASTER)
         assert put(store).status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
@@ -279,7 +279,7 @@ def test_replicas_are_asked_by_a_sync_master_alone(tmp_path, put):
 def test_what_is_no_part_is_refused_at_once(store, method, wrong, error):
     with pytest.raises(TypeError, match=error):
         getattr(store, method)(wrong)
-    assert store.put_message(PLAIN, 0).is_ok
+    assert store.put_plain(PLAIN, 0).is_ok
 
 
 @pytest.mark.parametrize("role", ["MASTER", None, 1])
@@ -304,7 +304,7 @@ class TestSyncMasterAlone:
     def test_put_answers_as_the_release(self, tmp_path, put, options, status):
         with open_engine(tmp_path, broker_role="SYNC_MASTER", **options) as store:
             store.log.set_confirm_offset(1 << 40)
-            store.put_message(PLAIN, 0)
+            store.put_plain(PLAIN, 0)
             receipt = put(store)
             assert receipt.status is status
             assert receipt.is_ok

@@ -162,21 +162,21 @@ def test_promoted_replica_has_everything_after_a_restart(primary, tmp_path):
 
 def test_primary_that_becomes_a_replica_takes_no_more_puts(primary):
     fill(primary, 6, ["T"])
-    primary.put_message(PLAIN, 0)
+    primary.put_plain(PLAIN, 0)
     roles = Roles()
     primary.add_role_listener(roles)
     end = primary.log.wrote_where
     primary.change_role(SLAVE)
     for receipt in (
         primary.put(request()),
-        primary.put_message(PLAIN, 0),
+        primary.put_plain(PLAIN, 0),
         primary.put_plain_async(PLAIN, 0).result(5),
     ):
         assert receipt.status is REFUSED
         assert "replica" in receipt.reason
     assert primary.log.wrote_where == end
     primary.change_role(PRIMARY)
-    assert primary.put_message(PLAIN, 0).physical_offset == end
+    assert primary.put_plain(PLAIN, 0).physical_offset == end
     assert roles.seen == [True, False]
 
 
@@ -206,7 +206,7 @@ def test_sync_master_waits_for_replicas_from_the_next_put_on(tmp_path):
     with open_engine(tmp_path, in_sync_replicas=2, total_replicas=2) as store:
         assert store.put(request()).status is PutStatus.PUT_OK
         store.change_role(BrokerRole.SYNC_MASTER)
-        assert store.put_message(PLAIN, 0).status is PutStatus.FLUSH_SLAVE_TIMEOUT
+        assert store.put_plain(PLAIN, 0).status is PutStatus.FLUSH_SLAVE_TIMEOUT
 
 
 def test_no_put_is_lost_or_doubled_while_roles_change(primary):
@@ -218,7 +218,7 @@ def test_no_put_is_lost_or_doubled_while_roles_change(primary):
         while not stop.is_set():
             body = b"%d-%d" % (queue_id, number)
             message = Message(topic="T", body=body)
-            receipt = primary.put_message(message, queue_id)
+            receipt = primary.put_plain(message, queue_id)
             if receipt.is_ok:
                 stored.append((queue_id, receipt.queue_offset, body))
             else:

@@ -37,8 +37,8 @@ _BLANK: Final = Layout(">ii")
 _OK: Final = PutStatus.PUT_OK
 _NS_PER_MS: Final = 1_000_000
 _CHECKS: Final = Check.BODY_CRC | Check.OFFSET
-# Why: pages ahead of the appender are made ready by another thread once so much was appended; what
-# is smaller needs no help and should cost no memory.
+# Why: after so many appended bytes the page prefetcher prepares the next pages. A smaller log needs
+# no help and should cost no memory.
 AHEAD_STEP: Final = 4 << 20
 SYNCED_AHEAD_STEP: Final = 1 << 20
 
@@ -51,7 +51,7 @@ class Step(Struct, frozen=True):
     count: int = 1
     light: Sequence[QueueSlot] = ()
     rewrite: Rewrite | None = None
-    """Gives the message with the offsets in it; called under the append lock."""
+    """Returns the message with the offsets in it; called under the append lock."""
 
 
 _PLAIN_STEP: Final = Step()
@@ -79,30 +79,27 @@ class CommitLog:
         self.files = files
         files.on_advance = self.note_readable
         self.on_readable: Callable[[], None] | None = None
-        """Told that the readable end may have moved, in the thread that moved it."""
+        """Called when the readable end may have moved, in the thread that moved it."""
         self.confirms_flushed = False
         """Whether only what is on the disk is confirmed."""
         self.replicated_where: int | None = None
-        """How far replicas have the log, as replication says; None: they are not asked."""
+        """How far replicas have the log, as replication reports; None: there is no replication."""
         self._clock = clock
         self._now_ns = clock.now_ns
         self._reads_ahead = reads_ahead
         self._ahead_step = SYNCED_AHEAD_STEP if is_synced else AHEAD_STEP
         self._first_step = 0 if is_synced else AHEAD_STEP
-        self.on_roll = on_roll  # is told of each file that is full
+        self.on_roll = on_roll  # called with each full file
         self._on_ahead = on_ahead
         self._lock = threading.Lock()
         self._is_closed = False
         self._refusal: str | None = None  # why nothing can be put at the moment
-        self._file: MappedFile | None = None  # has space for all that can be appended
+        self._file: MappedFile | None = None  # the last file, with space reserved to its end
         self.on_slow: Callable[[int, int], None] | None = None
+        # Appends plain messages: format/_kernel/pure/tail.py and its twin tail.pxi (ADR 0010).
         self.tail = LogTail(
-            self._lock, clock.now_ns, PutReceipt, _OK, self._look_ahead, self._note_slow
+            self._lock, clock.now_ns, PutReceipt, _OK, self._prefetch_pages, self._note_slow
         )
-        self.append = self.tail.append
-        """Append a plain message; None if it must take the long way: `append_step`."""
-        self.append_fields = self.tail.append_fields
-        """Append a message from its client's fields; None if it must take the long way."""
 
     # --- bounds ----------------------------------------------------------------------------------
 
@@ -126,7 +123,7 @@ class CommitLog:
 
     @property
     def confirm_offset(self) -> int:
-        """How far the log may be dispatched: readable, flushed where asked for, and replicated."""
+        """The end of what may be dispatched: readable, flushed and replicated as required."""
         end = self.files.max_offset
         if self.confirms_flushed:
             end = min(end, self.files.flushed_where)
@@ -134,22 +131,22 @@ class CommitLog:
         return end if replicated is None else min(end, replicated)
 
     def set_confirm_offset(self, offset: int | None) -> None:
-        """Let the log be dispatched up to an offset at most; None: replicas do not matter."""
+        """Limit dispatch to an offset; None: without replication there is no limit."""
         self.replicated_where = offset
         self.note_readable()
 
     def note_readable(self) -> None:
-        """Tell who works on what can be read that its end may have moved.
+        """Notify dispatch that the readable end may have moved.
 
-        The end is moved by an append, a flush, a commit of write buffers or the replication that
-        confirms it, as the options say. Each calls this after it has moved the end.
+        As the options say, an append, a flush, a commit of write buffers or a confirmation by
+        replication moves the end, and calls this after the move.
         """
         if self.on_readable is not None:
             self.on_readable()
 
     @property
     def lock_since_ms(self) -> int:
-        """When the append under way began; 0: there is none."""
+        """When the append in progress began; 0: there is none."""
         # Why: an exception may end an append before it resets the time.
         return self.tail.lock_since_ms if self._lock.locked() else 0
 
@@ -164,16 +161,15 @@ class CommitLog:
         *,
         step: Step = _PLAIN_STEP,
     ) -> PutReceipt | None:
-        """Append a message that moves queue offsets in its own way.
+        """Append a message; `step` says how queue offsets move.
 
-        None if a guarded frame lets it not pass.
-
-        Without a slot the record has queue offset 0 and no queue moves.
+        None if the message does not qualify for a guarded frame. Without a slot the record has
+        queue offset 0 and no queue moves.
         """
         with self._lock:
             self.tail.lock_since_ms = self._now_ns() // _NS_PER_MS
             try:
-                return self._append_slowly(message, slot, frame, born_timestamp, step=step)
+                return self._append_message(message, slot, frame, born_timestamp, step=step)
             finally:
                 self.tail.lock_since_ms = 0
 
@@ -184,7 +180,7 @@ class CommitLog:
         frame: RecordFrame,
         born_timestamp: int | None = None,
     ) -> PutReceipt | None:
-        """Append messages to a queue, behind each other in one file; None as `append_step` says.
+        """Append messages to a queue, contiguously in one file; None as for `append_step`.
 
         Raises:
             ValueError: one of them cannot be encoded; nothing was changed.
@@ -207,7 +203,7 @@ class CommitLog:
                         now,
                     )
                     if isinstance(sizes, list):
-                        return self._keep_batch(file, slot, frame, (sizes, now))
+                        return self._publish_batch(file, slot, frame, sizes=sizes, now=now)
                     if sizes == 0:
                         return None
                     if -sizes + layout.BLANK_HEADER_SIZE > file.size:
@@ -222,9 +218,9 @@ class CommitLog:
     def append_rows(
         self, records: bytes | memoryview, position: int, routes: TopicRoutes, *, with_crc: bool
     ) -> Appended:
-        """Append staged records from a position on, as far as that can be done without the caller.
+        """Append staged records from a position on, up to one that the caller has to put itself.
 
-        What was appended stays, whatever ends it.
+        What was appended stays, also after an error.
         """
         with self._lock:
             self.tail.lock_since_ms = now = self._now_ns() // _NS_PER_MS
@@ -248,13 +244,13 @@ class CommitLog:
                     )
                     stop = BulkStop(stop_code)
                     if size:
-                        self._keep_rows(file, window[:size], now, routes, is_direct=is_direct)
+                        self._publish_rows(file, window[:size], now, routes, is_direct=is_direct)
                         is_fresh = False
                     count += rows
                     if stop is not BulkStop.FULL:
                         return Appended(stop, count, position)
                     if len(window) < file.append_room + size:
-                        is_large = not size  # the window is too small, not the file
+                        is_large = not size  # larger than the window, not than the file
                         continue
                     if is_fresh and not size:
                         reason = "a staged record does not fit into a commit-log file"
@@ -267,42 +263,42 @@ class CommitLog:
                 self.tail.lock_since_ms = 0
 
     def refuse_puts(self, reason: str | None) -> None:
-        """Refuse every put from now on, with a reason; None: take them again.
+        """Refuse every put from now on, with a reason; None: accept them again.
 
-        When this returns, no put is under way any more.
+        No put is in progress when this returns.
         """
         with self._lock:
             self._refusal = reason
-            self.let_go()
+            self.release_file()
 
     def cut(self, offset: int, *, timeout_s: float = 0.0) -> None:
-        """Make an offset the end of the log; under the lock of `pause`."""
-        self.let_go()
+        """Cut the log at an offset; under the lock of `pause`."""
+        self.release_file()
         self.files.truncate(offset, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Append no more, and let the last file go.
+        """Refuse every append from now on, and release the last file.
 
-        Order: whoever got this far before has his record in the log, and the flush that follows
-        finds it; whoever comes later is refused.
+        Order: an append that took the lock before is in the log and is covered by the flush that
+        follows; a later one is refused.
         """
         with self._lock:
             self._is_closed = True
-            self.let_go()
+            self.release_file()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is appended any more."""
+        """Whether the log was closed for appends."""
         return self._is_closed
 
     def pause(self) -> threading.Lock:
-        """Return the lock that keeps puts out, for what may not meet one."""
+        """Return the append lock, for work that must not run beside an append."""
         return self._lock
 
     # --- reading ---------------------------------------------------------------------------------
 
     def slice(self, offset: int, size: int | None = None) -> Slice | None:
-        """Return bytes of one file, all readable ones without a size; None if they are not there.
+        """Return bytes of one file, without a size all readable ones; None if they are not there.
 
         The file is held until the slice is closed.
         """
@@ -310,9 +306,9 @@ class CommitLog:
         return None if file is None else file.slice(offset - file.base_offset, size)
 
     def message_at(self, offset: int, size: int | None = None) -> StoredMessage | None:
-        """Return the message whose good record begins at an offset, and has a size if one is named.
+        """Return the message whose good record begins at an offset; None if there is none.
 
-        None if there is no such record.
+        With a size, only a record of that size.
         """
         with_bytes = self.slice(offset, size)
         if with_bytes is None:
@@ -334,7 +330,7 @@ class CommitLog:
 
     # --- private, under the lock -----------------------------------------------------------------
 
-    def _append_slowly(
+    def _append_message(
         self,
         message: Message,
         slot: QueueSlot | None,
@@ -382,10 +378,9 @@ class CommitLog:
             return self._refuse(error)
         raise AssertionError("what fits a file fits an empty one")
 
-    def _keep_batch(
-        self, file: MappedFile, slot: QueueSlot, frame: RecordFrame, done: tuple[list[int], int]
+    def _publish_batch(
+        self, file: MappedFile, slot: QueueSlot, frame: RecordFrame, *, sizes: list[int], now: int
     ) -> PutReceipt:
-        sizes, now = done
         place = file.base_offset + file.wrote
         ends = list(accumulate(sizes, initial=place))
         first = slot.next_offset
@@ -401,17 +396,17 @@ class CommitLog:
             )
         )
         if file.wrote > self.tail.ahead_at:
-            self._look_ahead()
+            self._prefetch_pages()
         return receipt
 
-    def _keep_rows(
+    def _publish_rows(
         self, file: MappedFile, rows: memoryview, now: int, routes: TopicRoutes, *, is_direct: bool
     ) -> None:
         if not is_direct:
             try:
                 file.write_behind(rows)
             except RocketLakeError as error:
-                self.let_go()  # the next append looks what is behind the last record
+                self.release_file()  # the next append looks for the end of the last record
                 raise _NoFileError(str(error)) from error
         set_together(
             [
@@ -421,7 +416,7 @@ class CommitLog:
             ]
         )
         if is_direct and file.wrote > self.tail.ahead_at:
-            self._look_ahead()
+            self._prefetch_pages()
 
     def _too_large(self, size: int) -> PutReceipt:
         # Compat: 5.3.3 answers PUT_OK here, with END_OF_FILE inside, and the message is lost.
@@ -439,17 +434,17 @@ class CommitLog:
         """End a file with a blank record and return the next one.
 
         Each step can be repeated: an exception may end this method anywhere, and the next append
-        comes here again.
+        calls it again.
         """
         if not file.is_full:
             file.fill_to_end(_BLANK.pack(file.append_room, layout.MAGIC_BLANK))
-        self.let_go()
+        self.release_file()
         if self.on_roll is not None:
             self.on_roll(file)
         return self._next_file()
 
-    def let_go(self) -> None:
-        """Look for the last file anew at the next append; under the append lock."""
+    def release_file(self) -> None:
+        """Forget the last file, so that the next append looks for it; under the append lock."""
         self._file = None
         self.tail.detach()
 
@@ -473,8 +468,8 @@ class CommitLog:
         self.tail.ahead_at = file.wrote + self._first_step
         return file
 
-    def _look_ahead(self) -> None:
-        """Have the next pages made ready; called when the last ones are being written."""
+    def _prefetch_pages(self) -> None:
+        """Wake the page prefetcher; called when an append passes `tail.ahead_at`."""
         if self._file is not None:
             self.tail.ahead_at = self._file.wrote + self._ahead_step
         if self._on_ahead is not None:
@@ -486,7 +481,7 @@ class CommitLog:
 
 
 def _offset_moves(slot: QueueSlot | None, step: Step) -> list[tuple[QueueSlot, str, int]]:
-    """Return the next queue offsets behind an append."""
+    """Return the changes of queue offsets that an append makes."""
     moves = [(light, "next_offset", light.next_offset + 1) for light in step.light]
     if slot is not None:
         moves.append((slot, "next_offset", slot.next_offset + step.count))
@@ -494,4 +489,4 @@ def _offset_moves(slot: QueueSlot | None, step: Step) -> list[tuple[QueueSlot, s
 
 
 class _NoFileError(Exception):
-    """There is no file to append to, and why."""
+    """There is no file to append to; the text says why."""

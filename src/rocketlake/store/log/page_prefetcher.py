@@ -1,4 +1,4 @@
-"""PagePrefetcher: keeps pages ready ahead of who appends, and lets those of full files go."""
+"""PagePrefetcher: prepares pages ahead of the appends, and releases those of full files."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,9 +16,9 @@ SYNCED_AHEAD_BYTES: Final = 2 << 20
 class PagePrefetcher(BackgroundService):
     """Brings the pages that will be written next into memory, without the interpreter lock.
 
-    Why: the first write to a fresh page takes as long as ten to one that is there, and it would be
-    made inside the append lock. Where every put is flushed, it costs even more: the file system has
-    to note that the page is in use, with a write of its own. So the pages are flushed ahead, too.
+    Why: the first write to a fresh page takes as long as ten to a resident one, and would be made
+    inside the append lock. With a flush for every put it costs even more: the file system records
+    that the page is in use, with a write of its own. So the pages are flushed ahead, too.
 
     Thread-safety: any thread may wake it and hand in full files.
     """
@@ -26,10 +26,10 @@ class PagePrefetcher(BackgroundService):
     def __init__(
         self, files: MappedFileQueue, *, on_failed: Callable[[FlushFailedError], None] | None = None
     ) -> None:
-        """With `on_failed` pages are on the disk, as they are, before anything is in them.
+        """With `on_failed` the pages are flushed before records are written into them.
 
-        It is told if that fails: the system tells of a failed write once, so that the flush of a
-        put would not hear of it any more.
+        It gets the error of such a flush: the system reports a failed write once, so that the
+        flush of a put would not see it.
         """
         super().__init__("rocketlake-page-prefetcher", is_daemon=True)
         self._files = files
@@ -37,7 +37,7 @@ class PagePrefetcher(BackgroundService):
         self._full: deque[MappedFile] = deque()
 
     def roll(self, file: MappedFile) -> None:
-        """Let the pages of a file that is full be taken out of memory."""
+        """Release the memory of a full file."""
         self._full.append(file)
         self.wakeup()
 

@@ -10,7 +10,8 @@ from rocketlake.model.topics import is_lmq
 class QueueSlot:
     """One topic queue as the log's appender sees it.
 
-    Thread-safety: `next_offset` belongs to who holds the append lock; `frame` may go at any time.
+    Thread-safety: `next_offset` belongs to the holder of the append lock; `frame` may be reset at
+    any time.
     """
 
     __slots__ = ("frame", "next_offset", "puts", "queue_id", "topic")
@@ -34,10 +35,10 @@ class QueueOffsets:
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[int, QueueSlot]] = {}
-        self.light_queues: set[str] = set()  # those that messages were put to
+        self.light_queues: set[str] = set()  # the light queues that have messages
 
     def find(self, topic: str, queue_id: int) -> QueueSlot | None:
-        """Return the slot of a queue; None if nobody named it yet."""
+        """Return the slot of a queue; None if it has none yet."""
         queues = self.topics.get(topic)
         return queues.get(queue_id) if queues is not None else None
 
@@ -76,10 +77,10 @@ class QueueOffsets:
         self.light_queues = {key.topic for key in table if is_lmq(key.topic)}
 
     def restart(self, topic: str) -> None:
-        """Let the queues of a topic begin at 0 again; under the append lock.
+        """Restart the queues of a topic at 0; under the append lock.
 
-        Why: the slots stay. A put may have found its slot before and append behind this call; with
-        a slot of its own it would count on from the numbers of the topic's earlier life.
+        Why: the slots stay. A put may have found its slot before and append after this call; with
+        a slot of its own it would go on from the numbers of the topic's earlier life.
         """
         self.light_queues.discard(topic)
         for slot in list(self.topics.get(topic, {}).values()):

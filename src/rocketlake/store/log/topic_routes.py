@@ -19,7 +19,7 @@ BY_HAND: Final = 0
 
 
 class TopicRoute(Struct, frozen=True):
-    """One topic; without slots its records are put one by one."""
+    """The queues of one topic; without slots its records are put one by one."""
 
     topic: str
     queue_count: int
@@ -29,7 +29,7 @@ class TopicRoute(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """How far appending staged records came."""
+    """How an append of staged records ended."""
 
     stop: BulkStop
     count: int
@@ -42,7 +42,7 @@ class Appended(Struct, frozen=True):
 class TopicRoutes:
     """The routes of an append, as the kernel takes them.
 
-    Thread-safety: belongs to who holds the append lock.
+    Thread-safety: under the append lock.
     """
 
     def __init__(self, routes: Sequence[TopicRoute]) -> None:
@@ -60,20 +60,20 @@ class TopicRoutes:
             first += len(route.slots)
 
     def window(self, file: MappedFile) -> memoryview:
-        """Return memory for the next records of a file: less than there is room for, or as much.
+        """Return memory for the next records of a file, at most as much as the file has room.
 
-        Why: from there they are written by a call to the system. Pages of a map that nobody has
-        touched yet are each filled with zeros first, and cost several times as much.
+        Why: a system call writes them from there. Through the map, the first touch of each page
+        would fill it with zeros first, which costs several times as much.
         """
         return self._window[: file.append_room]
 
     def load(self) -> None:
-        """Take the next queue offsets of all queues."""
+        """Load the next queue offsets of all queues."""
         for number, slot in enumerate(self._slots):
             self.offsets[number] = slot.next_offset
 
     def moves(self) -> list[tuple[object, str, object]]:
-        """Return where the queues go on behind what was appended, for `set_together`."""
+        """Return the changes of queue offsets that the append made, for `set_together`."""
         counts = self._counts.copy()
         found: list[tuple[object, str, object]] = []
         for number, slot in enumerate(self._slots):
@@ -83,7 +83,7 @@ class TopicRoutes:
         return [*found, (self, "_counts", counts)]
 
     def take_shares(self) -> list[tuple[str, int, int]]:
-        """Return which topics got how many records, and bytes, since this was last asked."""
+        """Return topic, records and bytes appended since the last call."""
         sizes = self.table[:, _BYTES].tolist()
         found = [
             (route.topic, count, size)
@@ -96,12 +96,12 @@ class TopicRoutes:
 
     @property
     def turns(self) -> list[int]:
-        """Whose turn it is in each route."""
+        """The next queue of each route."""
         found: list[int] = self.table[:, _TURN].tolist()
         return found
 
     def turn(self, route: int, count: int) -> int:
-        """Return whose turn it is in a route of so many queues, and pass it on.
+        """Return the next queue of a route of `count` queues, and advance it.
 
         For records that are put one by one.
         """

@@ -1,4 +1,4 @@
-"""Durability: what a put waits for after its append: the flush and the replicas, side by side."""
+"""Durability: a put's wait for the flush and the replicas, which work side by side."""
 
 import logging
 from collections.abc import Callable
@@ -36,18 +36,18 @@ class PutTimeouts(Struct, frozen=True):
 
 
 class Wakeable(Protocol):
-    """A service that says when it sleeps, and when it is waited for."""
+    """The dispatch thread, as a put sees it (store.dispatch is above this package)."""
 
     is_idle: bool
     has_reads: bool
 
     def attend(self) -> None:
-        """End its sleep; while reads wait for it, leave the interpreter to it for a moment."""
+        """Wake it; while reads wait for it, yield the interpreter to it."""
         ...
 
 
 class Durability:
-    """Answers puts. Thread-safety: any thread may wait."""
+    """Completes puts. Thread-safety: any thread may call anything."""
 
     def __init__(
         self,
@@ -77,19 +77,19 @@ class Durability:
 
     @property
     def only_wakes_dispatch(self) -> bool:
-        """Whether there is nothing to do after an append but to wake dispatch, if it sleeps."""
+        """Whether an append is followed by nothing but a wake-up of dispatch."""
         is_told = self._wake_more is not None or bool(self.append_listeners)
         return not (self._group_commit is not None or self.replicator is not None or is_told)
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether a put is answered as soon as it is appended."""
+        """Whether a put is complete as soon as it is appended."""
         return self._group_commit is None and self.replicator is None
 
     def note_appended(self) -> None:
-        """Tell those who follow the log itself, and services, that it has grown.
+        """Notify the append listeners.
 
-        Comes before the flush: replicas get the bytes while the disk works.
+        Order: before the flush, so that replicas get the bytes while the disk works.
         """
         for listener in self.append_listeners:
             try:
@@ -98,21 +98,21 @@ class Durability:
                 log.exception("append listener failed listener=%r", listener)
 
     def wake(self) -> None:
-        """Tell who works on what was appended, and can be read now."""
+        """Wake dispatch, and the service that commits or flushes in the background."""
         if self.dispatch.is_idle or self.dispatch.has_reads:
             self.dispatch.attend()
         if self._wake_more is not None:
             self._wake_more()
 
     def wake_all(self) -> None:
-        """Notify all services of records whose puts are answered elsewhere, or not at all."""
+        """Notify listeners and services of records that no put waits for."""
         self.note_appended()
         if self._group_commit is not None:
             self._group_commit.wakeup()
         self.wake()
 
     def wait_durable(self, receipt: PutReceipt, *, waits: bool = True) -> PutReceipt:
-        """Wait for what must be waited for, and return the final receipt.
+        """Wait for the flush and the replicas where required, and return the final receipt.
 
         Raises:
             StorePoisonedError: the flush failed.
@@ -134,7 +134,7 @@ class Durability:
         return self.end(receipt, status, self._await_replicas(replicas))
 
     def complete_when_durable(self, receipt: PutReceipt, future: PutFuture, *, waits: bool) -> None:
-        """Complete a future with the final receipt, from whatever thread knows it first."""
+        """Complete a future with the final receipt, in the thread that learns it."""
         self.note_appended()
         end = receipt.physical_offset + receipt.size
         replicas = self._ask_replicas(end) if waits else _ALL_WELL
@@ -153,7 +153,7 @@ class Durability:
     def finish(
         self, receipt: PutReceipt, future: PutFuture, flush: PutStatus, replicas: _Asked
     ) -> None:
-        """Complete a future whose flush has ended somehow: now, or when the replicas answer."""
+        """Complete a future whose flush has ended: now, or when the replicas answer."""
         if isinstance(replicas, ReplicaAnswer):
             future.answer(self.end(receipt, flush, replicas))
             return
@@ -216,7 +216,7 @@ class Durability:
 
 
 class _AnswerLater(FlushWait):
-    """A put that is answered by its future when the flush has ended."""
+    """Completes the future of a put when the flush has ended."""
 
     __slots__ = ("_durability", "_future", "_receipt", "_replicas")
 
@@ -243,7 +243,7 @@ class _AnswerLater(FlushWait):
 
 
 class _ReplicaWait(FlushWait):
-    """A put that is answered by its future when replicas have answered, or take too long."""
+    """Completes the future of a put when replicas have answered, or take too long."""
 
     __slots__ = ("_complete",)
 
@@ -258,7 +258,7 @@ class _ReplicaWait(FlushWait):
         self.answer(_answer_of(done))
 
     def answer(self, replicas: ReplicaAnswer) -> None:
-        """Complete the future; a second answer is not heard."""
+        """Complete the future; a second answer has no effect."""
         self.status = self.status or replicas.status
         self._complete(replicas)
 
@@ -274,7 +274,7 @@ def _has_ended_with(
 
 
 def _answer_of(done: Future[PutStatus] | Future[ReplicaAnswer]) -> ReplicaAnswer:
-    """Return what replicas have answered, whatever the future ended with."""
+    """Return the replicas' answer; an error or a cancelled future is one, too."""
     try:
         found = done.result(0)
     except BaseException as error:  # noqa: BLE001 - cancelled, too: the put has to be answered
@@ -283,7 +283,7 @@ def _answer_of(done: Future[PutStatus] | Future[ReplicaAnswer]) -> ReplicaAnswer
 
 
 def _read(found: object) -> ReplicaAnswer:
-    """Return the answer of a replicator, whatever it is."""
+    """Return the answer of a replicator as a ReplicaAnswer."""
     if isinstance(found, ReplicaAnswer):
         return found
     if isinstance(found, PutStatus):
@@ -292,7 +292,7 @@ def _read(found: object) -> ReplicaAnswer:
 
 
 def _failed(error: BaseException) -> ReplicaAnswer:
-    """Return how a put ends whose replicas could not be asked."""
+    """Return the answer for a replicator that failed."""
     # Compat: as DefaultMessageStore#waitForPutResult.
     log.error("replicator failed reason=%r", error)
     return ReplicaAnswer(PutStatus.UNKNOWN_ERROR, f"the replicator failed: {error!r}")

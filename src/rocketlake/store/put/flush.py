@@ -1,9 +1,9 @@
 """Group commit, periodic flush, transient commit.
 
-1. With SYNC_FLUSH a put hands in the offset it wants on the disk and waits; one flush serves all
-   that wait. With ASYNC_FLUSH the log is flushed from time to time.
-2. A flush that fails poisons the store: nobody knows what is on the disk, so nothing more is
-   acknowledged. Whoever waits is told at once.
+1. With SYNC_FLUSH a put waits until its end offset is on the disk; one flush serves all waiting
+   puts. With ASYNC_FLUSH the log is flushed periodically.
+2. A failed flush poisons the store: what the disk holds is unknown, so nothing more is
+   acknowledged, and the waiting puts fail at once.
 3. Write buffers are committed to their files first; only then can a flush reach their bytes.
 """
 
@@ -26,14 +26,14 @@ from rocketlake.store.api import PutStatus
 log = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.01
-_CROWD: Final = 12  # with so many at a time, more are about to come
-_SLOW_S: Final = 0.05  # a flush that takes longer is no longer left to puts
+_CROWD: Final = 12  # after serving so many at once, more are about to come
+_SLOW_S: Final = 0.05  # after a slower flush, puts leave flushing to the thread
 _OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
 
 class Poison:
-    """Whether a flush has failed; once it has, for good."""
+    """The first failed flush, if there was one; it is final."""
 
     __slots__ = ("_on_taken", "error")
 
@@ -42,7 +42,7 @@ class Poison:
         self._on_taken = on_taken
 
     def take(self, error: FlushFailedError) -> None:
-        """Remember the first failure."""
+        """Record the first failure."""
         if self.error is None:
             self.error = error
             if self._on_taken is not None:
@@ -50,16 +50,16 @@ class Poison:
             log.critical("flush failed: the store takes no more messages reason=%s", error)
 
     def check(self) -> None:
-        """Refuse to go on once a flush has failed.
+        """Raise if a flush has failed.
 
         Raises:
-            StorePoisonedError: it has.
+            StorePoisonedError: one has.
         """
         if self.error is not None:
             raise self.exception()
 
     def exception(self) -> StorePoisonedError:
-        """Return what callers are told."""
+        """Return the error for callers."""
         failed = StorePoisonedError(
             f"a flush failed ({self.error}): what was written before may not be on the disk, so "
             "nothing more is accepted; close the store and open it again"
@@ -69,7 +69,7 @@ class Poison:
 
 
 class FlushSchedule(Struct, frozen=True):
-    """When something is flushed: every so often if enough is new, and thoroughly more seldom."""
+    """How often files are flushed if enough is new, and how often completely."""
 
     interval_s: float
     thorough_s: float
@@ -82,14 +82,14 @@ class FlushSchedule(Struct, frozen=True):
 
 
 class StepTimes(Struct, frozen=True):
-    """Flushes and commits files, and counts the time of those that moved something."""
+    """Flushes and commits files, and records the time of each step that moved something."""
 
     note_flush: Callable[[int], None] = lambda _: None
-    """Is told the nanoseconds of a flush."""
+    """Gets the nanoseconds of a flush."""
     note_commit: Callable[[int], None] = lambda _: None
 
     def flush_one(self, files: MappedFileQueue, least_pages: int) -> bool:
-        """Flush one file; tell whether something moved.
+        """Flush one file; return whether the flushed end moved.
 
         Raises:
             FlushFailedError: the bytes may not be on the disk.
@@ -101,7 +101,7 @@ class StepTimes(Struct, frozen=True):
         return has_moved
 
     def commit_one(self, files: MappedFileQueue, least_pages: int) -> bool:
-        """Commit the write buffer of one file; tell whether something moved."""
+        """Commit the write buffer of one file; return whether the committed end moved."""
         began = perf_counter_ns()
         has_moved = files.commit(least_pages)
         if has_moved:
@@ -110,7 +110,7 @@ class StepTimes(Struct, frozen=True):
 
 
 class FlushWait:
-    """One put that waits for an offset to be on the disk."""
+    """A put that waits until an offset is on the disk."""
 
     __slots__ = ("deadline_s", "end_offset", "error", "status")
 
@@ -121,14 +121,14 @@ class FlushWait:
         self.error: Exception | None = None
 
     def finish(self, status: PutStatus, error: Exception | None = None) -> None:
-        """Answer; a second answer is not heard."""
+        """Complete the wait; a second answer has no effect."""
         if self.status is None:
             self.error = error
             self.status = status
             self.tell(status, error)
 
     def tell(self, status: PutStatus, error: Exception | None) -> None:
-        """Hand the answer on."""
+        """Pass the answer to the put."""
         raise NotImplementedError
 
 
@@ -143,13 +143,13 @@ class BlockedPut(FlushWait):
         self._gate.acquire()
 
     def tell(self, status: PutStatus, error: Exception | None) -> None:
-        """Let the thread go on."""
-        del status, error  # it looks for itself
+        """Wake the thread."""
+        del status, error  # the thread reads them
         with suppress(RuntimeError):  # another thread answered at the same moment
             self._gate.release()
 
     def wait(self, timeout_s: float) -> PutStatus:
-        """Wait for the answer; after the timeout that is FLUSH_DISK_TIMEOUT.
+        """Wait for the answer; FLUSH_DISK_TIMEOUT after the timeout.
 
         Raises:
             StorePoisonedError: the flush failed.
@@ -162,7 +162,7 @@ class BlockedPut(FlushWait):
 
 
 class _Flusher(BackgroundService):
-    """What both ways to flush the log share."""
+    """The base of group commit and periodic flush."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Flusher(BackgroundService):
         self.times = StepTimes()
 
     def flush_all(self) -> None:
-        """Have everything appended so far on the disk, in the caller's thread.
+        """Flush everything appended so far, in the caller's thread.
 
         Raises:
             StorePoisonedError: a flush failed, now or before.
@@ -190,8 +190,8 @@ class _Flusher(BackgroundService):
     def _flush_to(self, end: int) -> None:
         """Flush file after file up to an offset; a failure poisons the store.
 
-        Nothing once it is poisoned: a sync that succeeds behind a failed one tells of pages that
-        the system has given up, and neither puts nor the checkpoint may believe it.
+        Does nothing in a poisoned store: a sync that succeeds after a failed one may be about pages
+        that the system has dropped, and neither puts nor the checkpoint may rely on it.
         """
         files = self._files
         if self._poison.error is not None:
@@ -216,10 +216,10 @@ class GroupCommit(_Flusher):
     meanwhile are served by the service's thread. While the disk is slow only that thread flushes,
     so that puts keep their timeout.
 
-    Only the service's thread answers waiting puts. A put that runs the flush may be interrupted by
-    an exception anywhere, and takes nothing away from the others then.
+    Only the service's thread completes waiting puts: a put that runs the flush may be interrupted
+    by an exception anywhere, which must not affect the others.
 
-    Thread-safety: any thread may ask.
+    Thread-safety: any thread may call anything.
     """
 
     def __init__(
@@ -240,13 +240,13 @@ class GroupCommit(_Flusher):
         Raises:
             StorePoisonedError: the flush failed, now or before.
         """
-        # Why the second: while puts wait, the service's thread must not fight for its turn.
+        # Why the second: while puts wait, the service's thread must not compete for its turn.
         if self._is_slow or self._waiting or self._is_closed or self._turn.locked():
             wait = BlockedPut(end_offset)
             self.ask(wait)
             return wait.wait(timeout_s)
-        # Why `locked` and not a try: only a `with` block gives a lock back whatever happens. A put
-        # that comes between the two lines waits for one flush.
+        # Why `locked` and not a try: only a `with` block releases a lock after any exception. A put
+        # that takes the lock between the two lines costs this one the wait for a flush.
         with self._turn:
             elapsed_s = self._flush_for_waiting(end_offset)
         if end_offset <= self._files.flushed_where:
@@ -255,7 +255,7 @@ class GroupCommit(_Flusher):
         return _TIMEOUT
 
     def ask(self, wait: FlushWait) -> None:
-        """Have a put answered when its offset is on the disk, or can never be."""
+        """Complete a put when its offset is on the disk, or can no longer get there."""
         if self._poison.error is None and not self._is_closed:
             self._waiting.append(wait)
             self.wakeup()
@@ -263,9 +263,9 @@ class GroupCommit(_Flusher):
             self._answer(wait)  # the last run may not have seen it
 
     def run_once(self) -> None:
-        """Flush, and answer every put whose offset is then on the disk."""
+        """Flush, and complete the waiting puts."""
         if self._crowd >= _CROWD:
-            sleep(0)  # puts that were just answered may have more: one flush for all is cheaper
+            sleep(0)  # puts that were just completed may be followed by more, for the same flush
         with self._turn:
             served = tuple(self._waiting)
             self._crowd = len(served)
@@ -274,7 +274,7 @@ class GroupCommit(_Flusher):
             self._answer(self._waiting.popleft())
 
     def _flush_for_waiting(self, end_offset: int) -> float:
-        """Flush up to an offset and for all that wait; return how many seconds that took."""
+        """Flush up to an offset and for all waiting puts; return the seconds it took."""
         begin_s = monotonic()
         if self._poison.error is None:
             waiting = max((wait.end_offset for wait in tuple(self._waiting)), default=0)
@@ -284,7 +284,7 @@ class GroupCommit(_Flusher):
         return elapsed_s
 
     def run_last(self) -> None:
-        """Flush what is left, and answer all that wait."""
+        """Flush the rest, and complete all waiting puts."""
         self.run_once()
         with self._turn:
             self._flush_to(self._files.wrote_where)
@@ -300,15 +300,15 @@ class GroupCommit(_Flusher):
 
 
 class FlushWatcher(BackgroundService):
-    """Ends waits that have lasted too long, oldest first [FlushDiskWatcher]."""
+    """Ends waits at their deadlines, oldest first [FlushDiskWatcher]."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__("rocketlake-flush-watcher", is_daemon=True)
         self._clock = clock
-        # Waits of one kind last equally long, so that the oldest ends first.
+        # Waits of one kind have the same timeout, so that the oldest ends first.
         self._flushes: deque[FlushWait] = deque()
         self._replicas: deque[FlushWait] = deque()
-        self._is_idle = True  # a put that is to be watched wakes the thread
+        self._is_idle = True  # the next watched put wakes the thread
 
     def watch(self, wait: FlushWait) -> None:
         """End a wait for the flush at its deadline."""
@@ -325,13 +325,13 @@ class FlushWatcher(BackgroundService):
             wait.finish(_TIMEOUT)  # the last run may not have seen it
 
     def pause_s(self) -> float | None:
-        """Look often while a put waits."""
-        # Order: first say so, then look: a put in between sees one or the other.
+        """Check often while a put waits."""
+        # Order: the flag before the look: a put in between is seen by one of the two.
         self._is_idle = True
         return _WATCH_S if self._flushes or self._replicas else None
 
     def run_once(self) -> None:
-        """Forget who was answered, and answer who waited too long."""
+        """Drop the completed waits, and end those past their deadline."""
         self._is_idle = False
         now_s = self._clock.monotonic_s()
         for waits in (self._flushes, self._replicas):
@@ -339,14 +339,14 @@ class FlushWatcher(BackgroundService):
                 waits.popleft().finish(_TIMEOUT)
 
     def run_last(self) -> None:
-        """Answer everybody who is left."""
+        """End all remaining waits."""
         for waits in (self._flushes, self._replicas):
             while waits:
                 waits.popleft().finish(_TIMEOUT)
 
 
 class PeriodicFlush(_Flusher):
-    """Flushes the log from time to time, thoroughly more seldom [FlushRealTimeService]."""
+    """Flushes the log periodically, completely less often [FlushRealTimeService]."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ class PeriodicFlush(_Flusher):
         clock: Clock,
         is_timed: bool = False,
     ) -> None:
-        """A flusher that `is_timed` keeps to its schedule, whatever wakes it."""
+        """With `is_timed` wake-ups have no effect: only the schedule decides."""
         super().__init__("rocketlake-flush", files, poison, note_flush)
         self._is_timed = is_timed
         self._clock = clock
@@ -366,17 +366,17 @@ class PeriodicFlush(_Flusher):
         self._thorough_at_s = float("-inf")
 
     def wakeup(self) -> None:
-        """Flush now, unless only the time decides."""
+        """Flush now, unless only the schedule decides."""
         # Compat: FlushRealTimeService sleeps with flushCommitLogTimed, and cannot be woken.
         if not self._is_timed:
             super().wakeup()
 
     def pause_s(self) -> float:
-        """Wait for the next round."""
+        """Return the interval of the schedule."""
         return self._schedule.interval_s
 
     def run_once(self) -> None:
-        """Flush if enough is new, or if it was long ago."""
+        """Flush if enough is new, or if a complete flush is due."""
         if self._poison.error is not None:
             return
         now_s = self._clock.monotonic_s()
@@ -394,7 +394,7 @@ class PeriodicFlush(_Flusher):
             self._note_flush(self._files.store_timestamp)
 
     def run_last(self) -> None:
-        """Flush what is left."""
+        """Flush the rest."""
         if self._poison.error is None:
             self._flush_to(self._files.wrote_where)
 
@@ -419,11 +419,11 @@ class BufferCommit(BackgroundService):
         self._thorough_at_s = float("-inf")
 
     def pause_s(self) -> float:
-        """Wait for the next round."""
+        """Return the interval of the schedule."""
         return self._schedule.interval_s
 
     def run_once(self) -> None:
-        """Commit if enough is new, or if it was long ago."""
+        """Commit if enough is new, or if a complete commit is due."""
         now_s = self._clock.monotonic_s()
         is_thorough = now_s >= self._thorough_at_s + self._schedule.thorough_s
         has_moved = False
@@ -436,6 +436,6 @@ class BufferCommit(BackgroundService):
             self._wake_flush()
 
     def run_last(self) -> None:
-        """Commit what is left."""
+        """Commit the rest."""
         while self.times.commit_one(self._files, 0):
             pass

@@ -1,9 +1,9 @@
-"""Putter: a message's way from its caller into the log, and to its answer.
+"""Putter: checks a message, appends it, and waits for its durability.
 
-1. Checks come in the order of the reference; what is refused leaves everything as it was.
-2. Plain messages, which ask for nothing but to be appended, take a short way: one look at the
-   flags, one append.
-3. After the append a put waits for what it must: the flush, then the replicas.
+1. Checks come in the order of the reference; a refused message changes nothing.
+2. A plain message, which needs nothing but the append, skips them: `put_plain` looks at the flags
+   and calls the kernel's append.
+3. After the append a put waits for the flush and for the replicas, as the options say.
 """
 
 import logging
@@ -60,7 +60,7 @@ _BUSY_MAX_MS: Final = 10_000_000
 
 
 class PutParts(Struct, frozen=True):
-    """What a put meets on its way."""
+    """The parts of a store that a put uses."""
 
     log: CommitLog
     offsets: QueueOffsets
@@ -72,7 +72,7 @@ class PutParts(Struct, frozen=True):
 
 
 class Putter:
-    """Takes messages. Thread-safety: any thread may put."""
+    """Puts messages. Thread-safety: any thread may put."""
 
     def __init__(self, parts: PutParts, options: StoreOptions, clock: Clock) -> None:
         self._log = parts.log
@@ -84,7 +84,7 @@ class Putter:
         self._catalog = parts.catalog
         self.durability = parts.durability
         self.dispatch = parts.durability.dispatch
-        self.waits = True  # puts have more to do than to wake dispatch
+        self.waits = True  # whether a put does more after its append than wake dispatch
         self._notes = SparseLog(log, clock)
         self._shape = RecordShape.of(options)
         self._store_host = options.store_endpoint
@@ -92,64 +92,65 @@ class Putter:
         self._version = options.compat_version
         self._has_light_queues = options.enable_lmq and options.enable_multi_dispatch
         self._busy_ms = parts.log.tail.busy_ms = options.os_page_cache_busy_time_out_mills
-        self._append_plain = parts.log.append
-        self._append_plain_fields = parts.log.append_fields
+        # LogTail.append and append_fields: format/_kernel/pure/tail.py, compiled from tail.pxi.
+        self._append_plain = parts.log.tail.append
+        self._append_plain_fields = parts.log.tail.append_fields
         parts.log.on_slow = self._note_slow
         self._role = parts.role
         self._no_replicas = NoReplicas.of(options)
         self._hooks: tuple[PutHook, ...] = ()
         self._own_replicator: Replicator | None = None
-        self._replicator: Replicator | None = None  # who is asked: its own, or NoReplicas
+        self._replicator: Replicator | None = None  # the one in use: its own, or NoReplicas
         self._batches = BatchAppender(parts.log, parts.stats, self._shape, options)
         self.limits_topics = True  # a store without the broker's hooks takes longer ones
-        self._is_gated = True  # plain puts must take the long way
+        self._is_gated = True  # whether plain puts take the long way, `put`
         self._refusal: str | None = "the store is not started"
 
     # --- what changes while a store lives --------------------------------------------------------
 
     @property
     def hooks(self) -> tuple[PutHook, ...]:
-        """Who looks at messages before they are put, in order."""
+        """The hooks that see messages before they are put, in order."""
         return self._hooks
 
     def add_hook(self, hook: PutHook, *, is_first: bool = False) -> None:
-        """Let somebody look at messages before they are put."""
+        """Add a hook that sees messages before they are put."""
         self._hooks = (hook, *self._hooks) if is_first else (*self._hooks, hook)
         self.update_gate()
 
     def set_replicator(self, replicator: Replicator | None) -> None:
-        """Have replicas asked before a put is answered, while the store is a SYNC_MASTER."""
+        """Ask a replicator before a put is answered, while the store is a SYNC_MASTER."""
         self._own_replicator = replicator
         self.update_gate()
 
     def add_append_listener(self, listener: AppendListener) -> None:
-        """Tell a listener of every append, and of nothing before the next one."""
+        """Notify a listener of every append from the next one on."""
         self.durability.append_listeners = (*self.durability.append_listeners, listener)
         self.update_gate()
 
     def remove_append_listener(self, listener: AppendListener) -> None:
-        """Tell a listener of no more appends."""
+        """Stop notifying a listener of appends."""
         left = [each for each in self.durability.append_listeners if each is not listener]
         self.durability.append_listeners = tuple(left)
         self.update_gate()
 
     def open(self) -> None:
-        """Take messages from now on."""
+        """Accept messages from now on."""
         self._refusal = None
         self.update_gate()
 
     def refuse(self, reason: str) -> None:
-        """Take no more messages."""
+        """Refuse messages from now on."""
         self._refusal = reason
         self._is_gated = True
 
     def close(self) -> None:
-        """Take no more messages, and log what was left out so far."""
+        """Refuse messages from now on, and log the warnings that were held back."""
         self.refuse("the store is closed")
         self._notes.close()
 
     def update_gate(self) -> None:
-        """Act as hooks, role and replicas say, from the next put on."""
+        """Apply the hooks, role and replicator to the puts that follow."""
         sees_all = any(not getattr(hook, "sees_only_special", False) for hook in self._hooks)
         asked = self._own_replicator or self._no_replicas
         self._replicator = asked if self._role.waits_for_replicas else None
@@ -196,7 +197,7 @@ class Putter:
             self._stats.note_append(self._log.tail.lock_ns, self._log.tail.copy_ns)
 
     def _note_slow(self, lock_ns: int, copy_ns: int) -> None:
-        """Count an append that took long: those in between are only counted in part."""
+        """Count a slow append; of the others only a sample is timed."""
         self._stats.note_append(lock_ns, copy_ns)
         if not self.waits:
             self._stats.put.add(lock_ns + copy_ns)
@@ -209,7 +210,7 @@ class Putter:
     ) -> PutReceipt | None:
         """Append a message from its client's fields; None if it must take the long way.
 
-        None too, without `may_wait`, if that takes waiting.
+        Without `may_wait` also None if another thread holds the append lock.
 
         Raises:
             ValueError: the message cannot be encoded; nothing was changed.
@@ -238,7 +239,7 @@ class Putter:
         return future
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
-        """Put a message born here and now; the future is done when `put_plain` would return.
+        """Put a message born here and now; the future completes when `put_plain` would return.
 
         Raises:
             ValueError: the message cannot be encoded; nothing was changed.
@@ -275,7 +276,7 @@ class Putter:
         return receipt
 
     def put_async(self, request: AppendRequest) -> Future[PutReceipt]:
-        """Put a message; the future is done when `put` would return, and raises what it would."""
+        """Put a message; the future completes when `put` would return, and raises what it would."""
         return self._later(lambda: self.append(request))
 
     def put_batch(self, batch: BatchRequest) -> PutReceipt:
@@ -289,7 +290,7 @@ class Putter:
         return self._finish(self.append_batch(batch), started, waits=batch.wait)
 
     def put_batch_async(self, batch: BatchRequest) -> Future[PutReceipt]:
-        """Put a batch; the future is done when `put_batch` would return."""
+        """Put a batch; the future completes when `put_batch` would return."""
         return self._later(lambda: (self.append_batch(batch), batch.wait))
 
     def _later(self, append: Callable[[], tuple[PutReceipt, bool]]) -> Future[PutReceipt]:
@@ -300,11 +301,11 @@ class Putter:
     def complete_later(
         self, append: Callable[[], tuple[PutReceipt, bool]], future: PutFuture
     ) -> None:
-        """Append in this thread; the future is done when a put would return."""
+        """Append in this thread; the future completes when a put would return."""
         started = perf_counter_ns()
         try:
             receipt, waits = append()
-        except Exception as error:  # noqa: BLE001 - told by the future
+        except Exception as error:  # noqa: BLE001 - the future raises it
             future.set_exception(error)
             return
         self._note_end(receipt, started)
@@ -320,15 +321,15 @@ class Putter:
                 receipt.status, "put ended status=%s reason=%s", receipt.status, receipt.reason
             )
 
-    # --- records that were encoded elsewhere -----------------------------------------------------
+    # --- staged records --------------------------------------------------------------------------
 
     @property
     def takes_records(self) -> bool:
-        """Whether nobody has to look at each message, or at each answer, by itself."""
+        """Whether records can be appended in bulk: no hook or replicator wants each by itself."""
         return not self._is_gated and self._replicator is None
 
     def note_rows(self, shares: Sequence[tuple[str, int, int]]) -> None:
-        """Count messages, and their bytes, that topics got at once; wake dispatch for them."""
+        """Count the messages and bytes that topics received in bulk, and wake dispatch."""
         for topic, count, size in shares:
             self._stats.note_put(topic, count=count, size=size)
         self.durability.wake_all()
@@ -396,7 +397,7 @@ class Putter:
         return self._batches.append(asked, self.slot(asked.topic, asked.queue_id))
 
     def check_before(self, topic: str, *, is_message: bool = False) -> PutReceipt | None:
-        """Look at the store first, then at the topic [checkBeforePutMessage]."""
+        """Check the store first, then the topic [checkBeforePutMessage]."""
         self.durability.poison.check()
         unavailable = PutStatus.SERVICE_NOT_AVAILABLE
         if self._refusal is not None:

@@ -77,7 +77,7 @@ class RawAppender:
         except RocketLakeError as error:
             return RawAppend(offset, str(error))
         finally:
-            self._log.let_go()
+            self._log.release_file()
         return RawAppend(offset)
 
     def _append_part(self, file: MappedFile, part: memoryview) -> tuple[int, str | None]:

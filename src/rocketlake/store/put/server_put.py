@@ -1,10 +1,10 @@
 """Puts of a server: fields that are not decoded, and callers that must not wait.
 
-1. A message that asks for nothing but to be appended goes from its client's fields into the log by
-   one call of the kernel. Any other is decoded, and put as every message is.
+1. A plain message goes from its client's fields into the log by one call of the kernel. Any other
+   is decoded and put as `Putter.put` does.
 2. `NonBlockingPutter` never waits for the append lock, a new file or the flush, so that an event
-   loop can call it. What cannot be appended at once is appended by a thread, and with it whatever
-   comes later until none is left: the puts of one caller keep their order.
+   loop can call it. A message that cannot be appended at once is appended by a thread, and so are
+   all that follow until none is left: the puts of one caller keep their order.
 """
 
 from collections import deque
@@ -26,10 +26,10 @@ from rocketlake.store.put.field_types import check_fields, explain
 from rocketlake.store.put.future import PutFuture
 from rocketlake.store.put.putter import Putter
 
-_CROWD: Final = 64  # puts that wait, beyond which their callers give way
+_CROWD: Final = 64  # with more waiting puts their callers yield to the thread
 
 Answer: TypeAlias = PutReceipt | Future[PutReceipt]
-"""A receipt where the put is answered at once, a future where it waits for something."""
+"""A receipt if the put is complete, a future if it waits for something."""
 
 
 class ServerProperties(Struct, frozen=True):
@@ -55,7 +55,7 @@ class FieldPutter:
         self.edits = PropertyEdits({}, ())
 
     def edit_properties(self, changes: ServerProperties) -> None:
-        """Change the properties of the messages that come from now on.
+        """Change the properties of all messages that follow.
 
         Raises:
             ValueError: a property cannot be written.
@@ -74,7 +74,7 @@ class FieldPutter:
         return self._putter.durability.wait_durable(receipt)
 
     def append(self, fields: SendFields) -> tuple[PutReceipt, bool]:
-        """Append a message; return the receipt, and whether the put waits for more than that."""
+        """Append a message; return the receipt, and whether the put waits for durability."""
         receipt = self._putter.append_fields(fields, self.edits)
         return self._putter.append(self.request(fields)) if receipt is None else (receipt, True)
 
@@ -82,7 +82,7 @@ class FieldPutter:
         """Decode a message.
 
         Raises:
-            ValueError: the fields are none of a message.
+            ValueError: the fields are not those of a message.
         """
         check_fields(fields)
         raw = fields.properties
@@ -106,19 +106,18 @@ class FieldPutter:
 class NonBlockingPutter(BackgroundService):
     """Puts for callers that must not wait. Thread-safety: any thread may put.
 
-    What a put raises, its future raises.
+    An error of a put is raised by its future.
     """
 
     def __init__(self, putter: Putter, fields: FieldPutter) -> None:
         super().__init__("rocketlake-append", is_daemon=True)
         self._putter = putter
         self._fields = fields
-        self._append_fields = putter.append_fields
         self._dispatch = putter.dispatch
-        # Invariant: a put is in here until it is appended, so that none overtakes it.
+        # Invariant: a put stays in here until it is appended, so that no later one overtakes it.
         self._waiting: deque[tuple[Callable[[], tuple[PutReceipt, bool]], PutFuture]] = deque()
         self.handed_over_count = 0
-        """Puts that the thread has got, of all."""
+        """How many puts were handed to the thread."""
 
     @property
     def waiting_count(self) -> int:
@@ -128,15 +127,15 @@ class NonBlockingPutter(BackgroundService):
     def put_fields(self, fields: SendFields) -> Answer:
         """Put a message from its client's fields.
 
-        A body that is no bytes object is copied before this returns, or is in the log by then.
+        A body that is not a bytes object is copied, or in the log, when this returns.
 
         Raises:
-            ValueError: the fields are none of a message; otherwise its future may raise that.
+            ValueError: the fields are not those of a message; for some errors the future raises it.
         """
         if not self._waiting:
             edits = self._fields.edits
             try:
-                receipt = self._append_fields(fields, edits, False)  # noqa: FBT003 - as declared
+                receipt = self._putter.append_fields(fields, edits, False)  # noqa: FBT003 - as declared
             except (AttributeError, TypeError, ValueError) as error:
                 explain(fields, error)
             if receipt is not None:
@@ -175,12 +174,12 @@ class NonBlockingPutter(BackgroundService):
         return future
 
     def run_once(self) -> None:
-        """Append what waits, in order."""
+        """Append the waiting puts, in order."""
         while self._waiting:
             append, future = self._waiting[0]
             try:
                 self._putter.complete_later(append, future)
-            except BaseException as error:  # noqa: BLE001 - told by the future, `sys.exit` too
+            except BaseException as error:  # noqa: BLE001 - the future raises it, `sys.exit` too
                 future.set_exception(error)
             finally:
                 self._waiting.popleft()
