@@ -1,20 +1,23 @@
-"""How far the Spark jobs of a block of code have come: tasks done, of the tasks known so far.
+"""Progress of the Spark jobs of a block of code: tasks done, of the tasks known so far.
 
-Spark plans a job when it is started, and a query may start several: the total can grow.
+Spark plans a job when it starts, and a query may start several: the total can grow.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark import StatusTracker
 from pyspark.sql import SparkSession
 
 from rocketlake.spark.session import is_connect
 
+if TYPE_CHECKING:
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
+
 OnProgress = Callable[[int, int], None]
-"""Is told (tasks done, tasks known): from a thread of its own, and at last from the caller's."""
+"""Gets (tasks done, tasks known): from a thread of its own, and finally from the caller's."""
 
 _EVERY_S: Final = 0.2
 
@@ -23,10 +26,10 @@ _EVERY_S: Final = 0.2
 def watching(
     spark: SparkSession, on_progress: OnProgress | None, *, every_s: float = _EVERY_S
 ) -> Iterator[None]:
-    """Tell `on_progress` about the tasks of all jobs of a session that start inside the block.
+    """Report the tasks of all jobs of a session that start inside the block.
 
-    With None it does nothing. Over Spark Connect, the server tells after each of its own steps.
-    An error that `on_progress` raises ends the telling, not the jobs.
+    Nothing is reported without `on_progress`. Over Spark Connect the server reports after each of
+    its own steps. An error that `on_progress` raises ends the reports, not the jobs.
     """
     if on_progress is None:
         yield
@@ -36,48 +39,48 @@ def watching(
             yield
         return
     jobs = _Jobs(spark.sparkContext.statusTracker())
-    teller = _Teller(jobs, on_progress, every_s)
-    thread = threading.Thread(target=teller.run, name="rocketlake-spark-progress", daemon=True)
+    reporter = _Reporter(jobs, on_progress, every_s)
+    thread = threading.Thread(target=reporter.run, name="rocketlake-spark-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        teller.stopped.set()
+        reporter.stopped.set()
         thread.join()
-        # Short jobs come and go between two looks: the last word is said here.
-        teller.tell()
+        # Short jobs start and end between two polls.
+        reporter.report()
 
 
-class _Teller:
-    """Looks at the jobs every now and then, until it is stopped."""
+class _Reporter:
+    """Polls the jobs and reports what changed, until it is stopped."""
 
     def __init__(self, jobs: "_Jobs", on_progress: OnProgress, every_s: float) -> None:
         self.stopped = threading.Event()
         self._jobs = jobs
         self._on_progress: OnProgress | None = on_progress
         self._every_s = every_s
-        self._told = (0, 0)
+        self._reported = (0, 0)
 
     def run(self) -> None:
-        """Tell what is new, until stopped."""
+        """Report at intervals, until stopped."""
         while not self.stopped.wait(self._every_s):
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
-        """Tell once, if there is something new."""
+    def report(self) -> None:
+        """Report once, if the counts have changed."""
         if self._on_progress is None:
             return
         try:
             now = self._jobs.count()
-            if now != self._told:
+            if now != self._reported:
                 self._on_progress(*now)
-                self._told = now
+                self._reported = now
         except Exception:  # noqa: BLE001 - the session is gone, or the screen: the jobs matter more
             self._on_progress = None
 
 
 class _Jobs:
-    """The jobs that started since this was made: Spark numbers them one after the other."""
+    """The jobs that started since this was made: Spark numbers jobs consecutively."""
 
     def __init__(self, tracker: StatusTracker) -> None:
         self._tracker = tracker
@@ -120,20 +123,13 @@ class _Jobs:
         return unused
 
 
-class _Stage(Protocol):
-    """What Connect tells of a stage."""
-
-    num_tasks: int
-    num_completed_tasks: int
-
-
 @contextmanager
 def _connect(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
     """The same over Spark Connect, which has no status tracker but tells handlers by itself."""
     counts: dict[str | None, tuple[int, int]] = {}
 
     def handler(
-        stages: Iterable[_Stage] | None,
+        stages: Iterable["StageInfo"] | None,
         inflight_tasks: int,
         operation_id: str | None,
         done: bool,  # noqa: FBT001 - Spark's
@@ -151,8 +147,10 @@ def _connect(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
         with suppress(Exception):
             on_progress(sum(n for n, _ in counts.values()), sum(n for _, n in counts.values()))
 
-    spark.registerProgressHandler(cast(Any, handler))
+    # PySpark declares an abstract class here, and takes any function.
+    declared = cast("ProgressHandler", handler)
+    spark.registerProgressHandler(declared)
     try:
         yield
     finally:
-        spark.removeProgressHandler(cast(Any, handler))
+        spark.removeProgressHandler(declared)

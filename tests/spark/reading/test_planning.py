@@ -16,8 +16,7 @@ from rocketlake.spark.reading.partitions import PlacesPart, QueuePart
 from rocketlake.spark.reading.planning import plan_spans
 from rocketlake.spark.reading.queue_spans import wanted_spans
 from rocketlake.spark.reading.run_split import split, weigh
-from rocketlake.spark.reading.run_table import RunTable
-from rocketlake.spark.reading.run_units import read_units
+from rocketlake.spark.reading.run_table import RunTable, read_units
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
 from rocketlake.store.disk.log import Readers
 from rocketlake.store.offline import OfflineStore

@@ -26,10 +26,16 @@ DEFAULTS: Final = Path("conf") / "spark-defaults.conf"
 _TOPICS_MAX: Final = 20
 _BAD: Final = "_bad"
 _MESSAGE_COLUMNS: Final = frozenset(
-    {
-        *("topic", "queue_id", "queue_offset", "store_timestamp", "born_timestamp"),
-        *("msg_id", "keys", "tags"),
-    }
+    [
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "store_timestamp",
+        "born_timestamp",
+        "msg_id",
+        "keys",
+        "tags",
+    ]
 )
 
 

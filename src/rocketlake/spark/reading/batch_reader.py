@@ -17,8 +17,12 @@ from rocketlake.spark.reading.partitions import (
     read_partition,
 )
 from rocketlake.spark.reading.planning import plan_log, plan_spans
-from rocketlake.spark.reading.pushed_offsets import narrow
-from rocketlake.spark.reading.queue_spans import check_bounds_order, check_topics, wanted_spans
+from rocketlake.spark.reading.queue_spans import (
+    check_bounds_order,
+    check_topics,
+    narrow,
+    wanted_spans,
+)
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.reading.tables import damage, index, log, queue, small
 from rocketlake.spark.reading.terms import allows

@@ -15,8 +15,8 @@ from rocketlake.spark.reading.log_cuts import proven_before
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import plan_part, plan_places, plan_spans
-from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.queue_spans import QueueSpan
+from rocketlake.spark.reading.record_filter import QueueRange
 from rocketlake.spark.reading.stores import StoreRef
 from rocketlake.store.offline import PLACE_DTYPE, OfflineStore, Places
 

@@ -8,11 +8,11 @@ from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.units import UnitFiles, UnitRun
 from rocketlake.store.offline import OfflineStore, Readers, is_record_at
 
-_RUNS_ASKED: Final = 16  # queues that are asked: the longest ones
+_RUNS_ASKED: Final = 16  # queues whose units are searched: the longest ones
 
 
 def log_pieces(store: OfflineStore, begin: int, end: int, pieces: int) -> list[tuple[int, int]]:
-    """Cut a part of the log, from a record's first byte on, into about so many pieces."""
+    """Cut a range of the log that begins with a record into about so many pieces."""
     if begin >= end:
         return []
     found = {begin, end}
@@ -24,7 +24,7 @@ def log_pieces(store: OfflineStore, begin: int, end: int, pieces: int) -> list[t
         targets = [begin + int(step * number) for number in range(1, pieces)]
         near = int(step / 16)  # the first queue that names a record so near is good enough
         for target in targets:
-            cut = _record_from(store, files, runs, (target, target + near))
+            cut = _record_from(store, files, runs, target, enough=target + near)
             found |= {cut} if cut < end else set()
         readers.close()
     return list(pairwise(sorted(found)))
@@ -54,23 +54,19 @@ def end_at(store: OfflineStore, timestamp: int | None) -> int:
 def _longest_runs(store: OfflineStore) -> list[UnitRun]:
     queues = sorted(store.queues.values(), key=lambda queue: queue.first_index - queue.end_index)
     return [
-        UnitRun(
-            *(queue.key.topic, queue.key.queue_id, queue.kind.is_batch, queue.file_size),
-            *(queue.first_index, queue.end_index),
-        )
+        UnitRun.of(queue, queue.first_index, queue.end_index)
         for queue in queues[:_RUNS_ASKED]
         if queue.end_index > queue.first_index
     ]
 
 
 def _record_from(
-    store: OfflineStore, files: UnitFiles, runs: list[UnitRun], target: tuple[int, int]
+    store: OfflineStore, files: UnitFiles, runs: list[UnitRun], offset: int, *, enough: int
 ) -> int:
-    """Return an offset from one on that is known to begin a record, or a file.
+    """Return the first offset, from one on, that is known to begin a record or a file.
 
-    `target` is that offset, and another up to which any answer will do.
+    The search ends at the first answer that is not above `enough`.
     """
-    offset, enough = target
     file = store.log.file_at(offset)
     later = (f.base_offset for f in store.log.files if f.base_offset >= offset)
     best = next(later, store.max_offset)

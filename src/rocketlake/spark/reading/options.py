@@ -81,8 +81,12 @@ _SELECTING: Final = frozenset(
 )
 _OF_QUEUES: Final = _SELECTING - {"tags", "sql", "key", "rawBody", "archive"}
 _OF_TOPIC: Final = (
-    *("queueIds", "startingOffsets", "endingOffsets", "archive"),
-    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
+    "queueIds",
+    "startingOffsets",
+    "endingOffsets",
+    "archive",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
 )
 PARTITION_BYTES: Final = 128 << 20
 _SMALLEST_PART: Final = 1024

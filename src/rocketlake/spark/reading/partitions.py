@@ -15,11 +15,9 @@ from rocketlake.errors import StoreError
 from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.queue_range import QueueRange
-from rocketlake.spark.reading.record_filter import LogFilter, RecordFilter
+from rocketlake.spark.reading.record_filter import LogFilter, QueueRange, RecordFilter
 from rocketlake.spark.reading.run_split import split, weigh
-from rocketlake.spark.reading.run_table import PackedRuns, RunTable
-from rocketlake.spark.reading.run_units import read_units
+from rocketlake.spark.reading.run_table import PackedRuns, RunTable, read_units
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef, apply_damage_policy
 from rocketlake.spark.reading.units import UnitFiles, is_prefill
 from rocketlake.spark.schema import arrow_schema

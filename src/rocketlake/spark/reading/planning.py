@@ -1,4 +1,4 @@
-"""From what is wanted to partitions, on the driver."""
+"""Partitions of queue spans, of known places and of the whole log; made on the driver."""
 
 import os
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ import numpy.typing as npt
 from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, wanted_times
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
-from rocketlake.spark.reading.pushed_offsets import times
-from rocketlake.spark.reading.queue_range import QueueRange
-from rocketlake.spark.reading.queue_spans import QueueSpan
+from rocketlake.spark.reading.queue_spans import QueueSpan, pushed_times
+from rocketlake.spark.reading.record_filter import QueueRange
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
 from rocketlake.spark.reading.stores import StoreRef
@@ -42,7 +41,8 @@ def plan_spans(
         if isinstance(queue, RocksDbQueue):
             stored.append((span, queue))
         else:
-            run = _run_of(queue, span)
+            first, last = (_index_from(queue, at) for at in (span.from_offset, span.to_offset))
+            run = UnitRun.of(queue, first, last)
             if len(run):
                 runs.append(run)
         if not len(queue.owed):
@@ -68,18 +68,6 @@ def pieces_for(size: int, options: SourceOptions) -> int:
     by_size = -(-size // options.max_partition_bytes)
     by_cores = min(os.cpu_count() or 1, size // _SMALL)
     return max(1, options.min_partitions, by_size, by_cores)
-
-
-def _run_of(queue: QueueView, span: QueueSpan) -> UnitRun:
-    """Return the units of a span that are in the queue's files."""
-    return UnitRun(
-        queue.key.topic,
-        queue.key.queue_id,
-        queue.kind.is_batch,
-        queue.file_size,
-        _index_from(queue, span.from_offset),
-        _index_from(queue, span.to_offset),
-    )
 
 
 def _index_from(queue: QueueView, queue_offset: int) -> int:
@@ -168,7 +156,7 @@ def plan_places(
 
 def plan_log(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
     """Return partitions that hold the whole log, up to its end."""
-    limits = zip(wanted_times(options), times(options), strict=True)
+    limits = zip(wanted_times(options), pushed_times(options), strict=True)
     first, last = ([time for time in both if time is not None] for both in limits)
     begin = begin_at(store, max(first, default=None))
     return plan_part(store, broker, (begin, end_at(store, min(last, default=None))), options)

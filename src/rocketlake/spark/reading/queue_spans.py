@@ -1,12 +1,15 @@
-"""Which queues and which of their offsets are wanted."""
+"""Which queues and which of their offsets are wanted: by options, then by pushed filters."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import is_lmq
 from rocketlake.near_names import near_hint
 from rocketlake.spark.reading.options import (
     EARLIEST,
@@ -16,7 +19,10 @@ from rocketlake.spark.reading.options import (
     ReadBound,
     SourceOptions,
 )
+from rocketlake.spark.reading.terms import allows, bounds
 from rocketlake.store.offline import Boundary, OfflineStore, QueueView, time_lookup
+
+_SLACK_MS: Final = 60_000  # a broker's clock may have been set back by that much
 
 
 class QueueSpan(Struct, frozen=True):
@@ -243,3 +249,37 @@ def topic_hint(name: str, topics: Iterable[str]) -> str:
     """Return the hint that follows the name of an unknown topic; system topics come last."""
     system = ("%", "RMQ_SYS", "SCHEDULE")
     return near_hint(name, sorted(topics, key=lambda topic: (topic.startswith(system), topic)))
+
+
+def narrow(
+    store: OfflineStore, spans: Sequence[QueueSpan], options: SourceOptions
+) -> list[QueueSpan]:
+    """Leave out of the spans the offsets that cannot match the pushed filters."""
+    terms = options.terms
+    if not terms:
+        return list(spans)
+    low, high = bounds(terms, "queue_offset")
+    begin, end = pushed_times(options)
+    found = []
+    for span in spans:
+        # The records of a light queue have another topic and queue.
+        if not is_lmq(span.topic) and not (
+            allows(terms, "topic", span.topic) and allows(terms, "queue_id", span.queue_id)
+        ):
+            continue
+        first, last = max(span.from_offset, low), min(span.to_offset, high + 1)
+        if first < last and (begin is not None or end is not None):
+            inside = store.offsets_of_time(span.key, begin, end)
+            first, last = max(first, inside[0]), min(last, inside[1])
+        if first < last:
+            found.append(replace(span, from_offset=first, to_offset=last))
+    return found
+
+
+def pushed_times(options: SourceOptions) -> tuple[int | None, int | None]:
+    """Return the store times (ms) that the filters leave, with some slack; None: any."""
+    low, high = bounds(options.terms, "store_timestamp")
+    return (
+        low // 1000 - _SLACK_MS if low > -(1 << 62) else None,
+        high // 1000 + _SLACK_MS if high < 1 << 62 else None,
+    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from rocketlake.filters.tags import TagFilter
 from rocketlake.format.record import RecordColumns, decode_properties
@@ -14,12 +15,21 @@ from rocketlake.model.message import split_keys
 from rocketlake.model.topics import SCHEDULE_TOPIC
 from rocketlake.spark.reading.log_cuts import wanted_times
 from rocketlake.spark.reading.options import SourceOptions
-from rocketlake.spark.reading.queue_range import QueueRange
 from rocketlake.spark.reading.terms import Op, Term
 from rocketlake.store.offline import Places
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
+
+
+class QueueRange(Struct, frozen=True):
+    """Offsets of one queue, and the first byte of the log that belongs to it."""
+
+    topic: str
+    queue_id: int
+    from_offset: int
+    to_offset: int
+    from_physical: int
 
 
 class RecordFilter:

@@ -123,19 +123,19 @@ def _divided(files: UnitFiles, table: RunTable, bounds: Numbers) -> Iterator[_Di
         raws.append(raw)
         held += len(run)
         if held >= _GROUP:
-            yield from _divide_group(files, table, (group, raws), bounds)
+            yield from _divide_group(files, table, group, bounds, raw=b"".join(raws))
             group, raws, held = [], [], 0
     if group:
-        yield from _divide_group(files, table, (group, raws), bounds)
+        yield from _divide_group(files, table, group, bounds, raw=b"".join(raws))
 
 
 def _divide_group(
-    files: UnitFiles, table: RunTable, group: tuple[list[int], list[bytes]], bounds: Numbers
+    files: UnitFiles, table: RunTable, group: list[int], bounds: Numbers, *, raw: bytes
 ) -> Iterator[_Divided]:
-    """Cut runs of plain queues, given their units as they are on the disk."""
-    rows = np.array(group[0], np.int64)
+    """Cut runs of plain queues; `raw` are all their units as they are on the disk."""
+    rows = np.array(group, np.int64)
     firsts, counts = table.begins[rows], table.counts[rows]
-    offsets = _offsets_in(b"".join(group[1]))
+    offsets = PLAIN.decode(raw)["physical_offset"].astype(np.int64)
     owners = np.repeat(np.arange(len(rows)), counts)
     falls = (np.diff(offsets) < 0) & (np.diff(owners) == 0)
     unsorted = np.unique(owners[1:][falls])
@@ -152,10 +152,6 @@ def _divide_group(
     own = owners[starts]
     shift = firsts[own] - (np.cumsum(counts) - counts)[own]
     yield pieces[starts], rows[own], starts + shift, stops + shift
-
-
-def _offsets_in(raw: bytes) -> Numbers:
-    return PLAIN.decode(raw)["physical_offset"].astype(np.int64)
 
 
 def _searched(files: UnitFiles, row: int, run: UnitRun, bounds: Numbers) -> _Divided:

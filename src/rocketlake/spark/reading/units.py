@@ -42,6 +42,12 @@ class UnitRun(Struct, frozen=True):
     from_index: int
     to_index: int
 
+    @classmethod
+    def of(cls, queue: QueueView, from_index: int, to_index: int) -> "UnitRun":
+        """Return a run of a queue's units."""
+        key, is_batch = queue.key, queue.kind.is_batch
+        return cls(key.topic, key.queue_id, is_batch, queue.file_size, from_index, to_index)
+
     def __len__(self) -> int:
         return self.to_index - self.from_index
 

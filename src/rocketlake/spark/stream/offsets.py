@@ -18,6 +18,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ _LOG: Final = "log"
 _BEGIN: Final = "begin"
 _INITIAL: Final = "initial"
 _LOG_QUEUE: Final = -1
+_KEPT: Final = 4
 
 
 class StreamSource(Struct, frozen=True, order=True):
@@ -129,6 +131,29 @@ class StreamOffset(Struct, frozen=True):
                 f"the checkpoint holds offsets that cannot be read ({error!r}): {dict(members)};"
                 " give the query a new checkpointLocation"
             ) from error
+
+
+class ParsedOffsets:
+    """The last few offsets, each beside the members that Spark holds of it. Owned by one thread.
+
+    Why: Spark hands the offset of a batch back several times. To decode it again costs as much as
+    the store has queues, and its position in the log has to be looked up.
+    """
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[dict[str, Any], StreamOffset]] = deque(maxlen=_KEPT)
+
+    def note(self, members: dict[str, Any], offset: StreamOffset) -> None:
+        """Keep an offset; the oldest goes."""
+        self._entries.append((members, offset))
+
+    def members_of(self, offset: StreamOffset) -> dict[str, Any] | None:
+        """Return what Spark has of this very offset; None if that is not known."""
+        return next((members for members, known in self._entries if known is offset), None)
+
+    def offset_of(self, members: dict[str, Any]) -> StreamOffset | None:
+        """Return the offset that was noted with equal members; None if none was."""
+        return next((known for other, known in self._entries if other == members), None)
 
 
 def _position(offset: int, queues: int, digest: int) -> Position:

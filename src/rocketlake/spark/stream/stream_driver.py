@@ -32,8 +32,7 @@ from rocketlake.spark.stream.limits import (
     share_bytes,
     share_rows,
 )
-from rocketlake.spark.stream.offsets import NAMED_MAX, StreamOffset, StreamSource
-from rocketlake.spark.stream.parsed_offsets import ParsedOffsets
+from rocketlake.spark.stream.offsets import NAMED_MAX, ParsedOffsets, StreamOffset, StreamSource
 from rocketlake.spark.stream.progress import GroupProgress
 from rocketlake.spark.stream.sources import StreamSources
 from rocketlake.spark.stream.stream_options import StreamOptions

@@ -19,31 +19,57 @@ _ROOM: Final = MAX_I16
 SURELY_FITS: Final = 10_000
 """Records below this size have properties that fit, whatever becomes of their bytes."""
 
-OF_THE_BROKER: Final = (
-    *(names.KEYS, names.TAGS, names.UNIQUE_KEY),  # have columns of their own
-    *(names.WAIT, names.DELAY, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.RETRY_TOPIC),
-    *(names.TIMER_DELAY_S, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS),
-    *(names.TIMER_ENQUEUE_MS, names.TIMER_DEQUEUE_MS, names.TIMER_ROLL_TIMES),
-    *(names.TIMER_DELETE_KEY, "TIMER_DELAY_LEVEL", "__STARTDELIVERTIME"),
-    *(names.MULTI_DISPATCH, names.MULTI_QUEUE_OFFSET, names.RECORD_CRC),
-    *(names.INNER_NUM, names.INNER_BASE),
-    *(DLQ_ORIGIN_TOPIC, "DLQ_ORIGIN_MESSAGE_ID", ORIGIN_MESSAGE_ID),
-    *("RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME"),
-    *("MSG_REGION", "TRACE_ON", "CLUSTER", "MSG_TYPE", "ARRIVE_TIME"),
-    *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
-    *("MIN_OFFSET", "MAX_OFFSET", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG"),
-    *("POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT"),
-)
+_COLUMNS: Final = frozenset({names.KEYS, names.TAGS, names.UNIQUE_KEY})
+_OTHER_NAMES: Final = """
+    TIMER_DELAY_LEVEL __STARTDELIVERTIME DLQ_ORIGIN_MESSAGE_ID RECONSUME_TIME MAX_RECONSUME_TIMES
+    CONSUME_START_TIME MSG_REGION TRACE_ON CLUSTER MSG_TYPE ARRIVE_TIME TRAN_MSG PGROUP
+    TRAN_PREPARED_QUEUE_OFFSET TRANSACTION_CHECK_TIMES MIN_OFFSET MAX_OFFSET TRANSFER_FLAG
+    CORRECTION_FLAG MQ2_FLAG POP_CK POP_CK_OFFSET 1ST_POP_TIME PROPERTY_FORWARD_QUEUE_ID REDIRECT
+"""
+_NOT_CARRIED: Final = frozenset(_OTHER_NAMES.split()) | {
+    names.WAIT,
+    names.DELAY,
+    names.REAL_TOPIC,
+    names.REAL_QUEUE_ID,
+    names.RETRY_TOPIC,
+    names.TIMER_DELAY_S,
+    names.TIMER_DELAY_MS,
+    names.TIMER_DELIVER_MS,
+    names.TIMER_OUT_MS,
+    names.TIMER_ENQUEUE_MS,
+    names.TIMER_DEQUEUE_MS,
+    names.TIMER_ROLL_TIMES,
+    names.TIMER_DELETE_KEY,
+    names.MULTI_DISPATCH,
+    names.MULTI_QUEUE_OFFSET,
+    names.RECORD_CRC,
+    names.INNER_NUM,
+    names.INNER_BASE,
+    DLQ_ORIGIN_TOPIC,
+    ORIGIN_MESSAGE_ID,
+}
 """Properties that a broker or a client's machinery set: they are about the first life of a message.
 
 Compat: names of MessageConst.
 """
 
-_NOT_CARRIED: Final = frozenset(OF_THE_BROKER) - {names.KEYS, names.TAGS, names.UNIQUE_KEY}
+OF_THE_BROKER: Final = _NOT_CARRIED | _COLUMNS
+"""The same, and those that have columns of their own."""
 
 NEEDED: Final = (
-    *("topic", "queue_id", "queue_offset", "store_timestamp", "msg_id", "unique_key"),
-    *("keys", "tags", "body", "properties", "flag", "broker", "store_size"),
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp",
+    "msg_id",
+    "unique_key",
+    "keys",
+    "tags",
+    "body",
+    "properties",
+    "flag",
+    "broker",
+    "store_size",
 )
 """Columns that a message is written again from."""
 NARROW: Final = ("topic", "queue_id", "properties", "store_size")
@@ -122,7 +148,7 @@ def _property(name: str) -> Column:
 def as_messages(frame: DataFrame, target: Column, queue: Column) -> DataFrame:
     """Return rows for the sink, and beside them the places they come from, by which to sort."""
     kept = sf.map_filter(
-        sf.col("properties"), lambda name, _: (name != "") & ~name.isin(*sorted(set(OF_THE_BROKER)))
+        sf.col("properties"), lambda name, _: (name != "") & ~name.isin(*sorted(OF_THE_BROKER))
     )
     origin = sf.coalesce(_property(ORIGIN_MESSAGE_ID), sf.col("msg_id"))
     added = sf.create_map(sf.lit(ORIGIN_MESSAGE_ID), origin)

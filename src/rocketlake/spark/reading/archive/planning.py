@@ -27,8 +27,7 @@ from rocketlake.spark.reading.keys import plan_key
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import pieces_for, plan_spans
-from rocketlake.spark.reading.pushed_offsets import narrow
-from rocketlake.spark.reading.queue_spans import QueueSpan, check_names
+from rocketlake.spark.reading.queue_spans import QueueSpan, check_names, narrow
 from rocketlake.spark.reading.stores import StoreSet
 from rocketlake.spark.reading.terms import allows, bounds
 from rocketlake.store.offline import OfflineStore

@@ -1,8 +1,8 @@
-"""Table `damage`: what of a store is not good, what it costs, and which messages are lost by it.
+"""Table `damage`: the damaged places of a store, and the messages that are lost with them.
 
-Each task walks a part of the log, past everything that is no good record, and looks at the queue
-units that belong there. A unit whose record is not good is a message that is surely lost: it counts
-for the bytes that it points into, or, if they are good, has a row of its own.
+Each task walks a range of the log, past all bytes that are not valid records, and compares the
+queue units that point into the range. A unit whose record is not valid stands for a lost message:
+it is counted with the damaged bytes it points into, or has a row of its own if those are valid.
 """
 
 from bisect import bisect_right
@@ -61,14 +61,11 @@ class DamagePart(Struct, frozen=True, tag=True):
 
 
 def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
-    """Return partitions that look at the whole log and every unit."""
+    """Return partitions that cover the whole log and every unit."""
     ref = StoreRef.of(broker, store)
     begin, end = store.min_offset, store.max_offset
     runs = [
-        UnitRun(
-            *(queue.key.topic, queue.key.queue_id, queue.kind.is_batch, queue.file_size),
-            *(queue.first_index, queue.end_index),
-        )
+        UnitRun.of(queue, queue.first_index, queue.end_index)
         for queue in store.queues.values()
         if queue.files and queue.end_index > queue.first_index
     ]
@@ -113,17 +110,24 @@ def _found_row(finding: Finding, broker: str) -> Row:
 
 
 def read(part: DamagePart, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Look at one part; a row for whatever is not good."""
+    """Return a row for each damaged place of one part."""
     wanted = arrow_schema(schema)
     with ExecutorLog(part.store) as source:
-        rows = _Look(source, part).rows()
+        rows = _DamageScan(source, part).rows()
     columns = {name: [row.get(name) for row in rows] for name in wanted.names}
     if rows:
         yield to_batch(wanted, len(rows), columns)
 
 
-class _Look:
-    """What is not good in one part."""
+class _Records(Struct):
+    """The valid records of a range of the log."""
+
+    begins: Int64s
+    sizes: Int64s
+
+
+class _DamageScan:
+    """Finds the damage of one part."""
 
     def __init__(self, source: ExecutorLog, part: DamagePart) -> None:
         self._source = source
@@ -135,18 +139,18 @@ class _Look:
 
     def rows(self) -> list[Row]:
         """Walk the log, then compare the units with it."""
-        begins, sizes = self._walk()
+        records = self._walk()
         for run in self._part.table.runs():
             for index, units in self._files.pieces(run, _UNITS):
-                self._compare(run, index, units, (begins, sizes))
+                self._compare(run, index, units, records)
             for first, last in self._files.lost(run):
                 path, position = self._files.path(run, first)
                 text = f"units of {run.key} from {first} to {last} are gone"
                 self._add(path, position, text, topic=run.topic, messages=last - first)
         return [*self._gap_rows, *self._rows]
 
-    def _walk(self) -> tuple[Int64s, Int64s]:
-        """Note every gap; return where the good records are, and their sizes."""
+    def _walk(self) -> "_Records":
+        """Note every gap; return the valid records."""
         part, log = self._part, self._source.log
         begins, sizes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for step in walk_past(log, part.begin, part.end, part.store.checks):
@@ -156,7 +160,7 @@ class _Look:
             elif not log.is_expired(step.physical_offset):
                 self._gaps.append(step)
                 self._gap_rows.append(self._gap_row(step))
-        return np.concatenate(begins), np.concatenate(sizes)
+        return _Records(np.concatenate(begins), np.concatenate(sizes))
 
     def _gap_row(self, gap: Gap) -> Row:
         return {
@@ -170,11 +174,9 @@ class _Look:
             "broker": self._part.store.broker,
         }
 
-    def _compare(
-        self, run: UnitRun, index: int, units: Places, records: tuple[Int64s, Int64s]
-    ) -> None:
-        """Note the units whose record is not among the good ones."""
-        begins, sizes = records
+    def _compare(self, run: UnitRun, index: int, units: Places, records: "_Records") -> None:
+        """Note the units whose record is not among the valid ones."""
+        begins, sizes = records.begins, records.sizes
         at = np.searchsorted(begins, units["physical_offset"])
         inside = np.minimum(at, max(len(begins) - 1, 0))
         good = np.zeros(len(units), np.bool_)

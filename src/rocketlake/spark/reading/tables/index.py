@@ -51,8 +51,12 @@ def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Parti
         parts += [
             Partition(
                 IndexPart(
-                    *(ref, str(file.path), file.slots, file.header.begin_timestamp),
-                    *(begin, min(begin + step, behind)),
+                    store=ref,
+                    file=str(file.path),
+                    slots=file.slots,
+                    begin_timestamp=file.header.begin_timestamp,
+                    begin=begin,
+                    end=min(begin + step, behind),
                 )
             )
             for begin in range(1, behind, step)
