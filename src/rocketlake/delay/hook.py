@@ -9,7 +9,6 @@ Compat: as HookUtils#handleScheduleMessage of 5.x; 4.x does the same for levels 
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import structs
@@ -23,13 +22,12 @@ from rocketlake.delay.timer_store import TimerStore
 from rocketlake.model import flags, topics
 from rocketlake.model import properties as names
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.unix_time import to_unix_ms
 from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
 
 _TIMES: Final = (names.TIMER_DELAY_S, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 _DELAYS: Final = frozenset({names.DELAY, *_TIMES})
 _OWN_TOPICS: Final = frozenset({topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC})
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class DelayHook:
@@ -171,24 +169,8 @@ def _with_fields(request: AppendRequest) -> dict[str, str]:
     if message.delay_level > 0:
         properties.setdefault(names.DELAY, str(message.delay_level))
     if message.deliver_at is not None and not any(name in properties for name in _TIMES):
-        properties[names.TIMER_DELIVER_MS] = str(to_unix_ms(message.deliver_at))
+        properties[names.TIMER_DELIVER_MS] = str(to_unix_ms(message.deliver_at, "deliver_at"))
     return properties
-
-
-def to_unix_ms(moment: datetime | int) -> int:
-    """Return a moment in Unix milliseconds.
-
-    Raises:
-        TypeError: it is neither a datetime nor a whole number.
-        ValueError: it has no time zone.
-    """
-    if isinstance(moment, int):
-        return moment
-    if not isinstance(moment, datetime):
-        raise TypeError(f"deliver_at {moment!r} is no datetime and no number of milliseconds")
-    if moment.utcoffset() is None:
-        raise ValueError(f"deliver_at {moment} has no time zone; use datetime.now(UTC) or the like")
-    return (moment - _EPOCH) // _MILLISECOND
 
 
 def _due(properties: Mapping[str, str], now: int) -> int | None:

@@ -27,11 +27,11 @@ from rocketlake.embedded.consumer.consumer import Consumer
 from rocketlake.embedded.consumer.plan import Start
 from rocketlake.embedded.open_store import AnyPath, open_store
 from rocketlake.embedded.store import Store
-from rocketlake.embedded.timestamps import Moment
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.message import Message
+from rocketlake.model.unix_time import Timestamp
 from rocketlake.store.api import GetResult, PutReceipt
 from rocketlake.store.lifecycle import Progress
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
@@ -116,8 +116,8 @@ class AsyncStore:
         max_messages: int | None = None,
         *,
         tag: str | None = None,
-        begin: Moment | None = None,
-        end: Moment | None = None,
+        begin: Timestamp | None = None,
+        end: Timestamp | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key or a tag, as `Store.query` does."""
         wanted = (topic, key, max_messages)
@@ -131,7 +131,7 @@ class AsyncStore:
         self,
         topic: str,
         queue_id: int,
-        timestamp: Moment,
+        timestamp: Timestamp,
         boundary: Literal["lower", "upper"] = "lower",
     ) -> int:
         """Return the queue offset for a store time, as `Store.offset_by_time` does."""

@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from rocketlake.embedded.timestamps import to_ms
 from rocketlake.model import properties, topics
 from rocketlake.model.message import Message
+from rocketlake.model.unix_time import to_unix_ms
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_WORDS: Final = "allowed are letters, digits and % | _ -"
 _SEPARATORS: Final = ("\x01", "\x02")
-_GROUP_SIZE_MAX: Final = 120
 _I32_MAX: Final = 2_147_483_647
 
 OWN_TOPICS: Final = frozenset(
@@ -36,12 +35,6 @@ OWN_TOPICS: Final = frozenset(
 
 Compat: TopicValidator#isNotAllowedSendTopic, and the topic of the timer.
 """
-
-
-def topic_size_max(topic: str) -> int:
-    """Return how long a topic's name may be."""
-    # Compat: as in HookUtils#checkBeforePutMessage.
-    return 255 if topics.is_retry_topic(topic) else 127
 
 
 def check_topic(topic: object, *, field: str = "topic") -> None:
@@ -81,10 +74,10 @@ def check_new_topic(topic: object) -> None:
     """
     check_topic(topic, field="name")
     assert isinstance(topic, str), "checked"
-    if len(topic) > topic_size_max(topic):
+    if len(topic) > topics.topic_size_max(topic):
         raise ValueError(
             f"name = {topic!r} has {len(topic)} characters; a topic may have"
-            f" {topic_size_max(topic)}"
+            f" {topics.topic_size_max(topic)}"
         )
     if topics.is_system_topic(topic):
         raise ValueError(f"name = {topic!r} is kept for the store's own topics")
@@ -101,9 +94,9 @@ def check_group(group: object) -> None:
     # Compat: the rule of the client, in Validators#checkGroup.
     if not _LEGAL.fullmatch(group):
         raise ValueError(f"group = {group!r} is empty or has other characters; {_LEGAL_WORDS}")
-    if len(group) > _GROUP_SIZE_MAX:
+    if len(group) > topics.GROUP_SIZE_MAX:
         raise ValueError(
-            f"group = {group!r} has {len(group)} characters; it may have {_GROUP_SIZE_MAX}"
+            f"group = {group!r} has {len(group)} characters; it may have {topics.GROUP_SIZE_MAX}"
         )
 
 
@@ -126,7 +119,7 @@ def check_message(message: object) -> None:
     _check_number("flag", message.flag)
     _check_number("delay_level", message.delay_level)
     if message.deliver_at is not None:
-        to_ms(message.deliver_at, "deliver_at")
+        to_unix_ms(message.deliver_at, "deliver_at")
     key: object = message.ordering_key
     if key is not None and not isinstance(key, str):
         raise TypeError(f"ordering_key = {key!r} is {type(key).__name__}; wanted str: str(key)")

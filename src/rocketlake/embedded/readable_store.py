@@ -8,12 +8,12 @@ from msgspec import structs
 from rocketlake.embedded.consumer.progress import QueueProgress, group_names, progress_of
 from rocketlake.embedded.ports import ReadEngine
 from rocketlake.embedded.selection import parse_selection
-from rocketlake.embedded.timestamps import Moment, to_ms
 from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import OffsetTable
 from rocketlake.model.ids import OffsetMessageId
 from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import TopicConfig
+from rocketlake.model.unix_time import Timestamp, to_unix_ms
 from rocketlake.store.api import ColumnsResult, GetRequest, GetResult
 from rocketlake.store.disk.index import KeyQuery
 from rocketlake.store.queue.times import Boundary
@@ -88,8 +88,8 @@ class ReadableStore(ABC):
         max_messages: int | None = None,
         *,
         tag: str | None = None,
-        begin: Moment | None = None,
-        end: Moment | None = None,
+        begin: Timestamp | None = None,
+        end: Timestamp | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key, in the order in which they were put.
 
@@ -133,7 +133,7 @@ class ReadableStore(ABC):
         self,
         topic: str,
         queue_id: int,
-        timestamp: Moment,
+        timestamp: Timestamp,
         boundary: Literal["lower", "upper"] = "lower",
     ) -> int:
         """Return the queue offset of the first message not stored before a time.
@@ -145,7 +145,7 @@ class ReadableStore(ABC):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        timestamp_ms = to_ms(timestamp, "timestamp")
+        timestamp_ms = to_unix_ms(timestamp, "timestamp")
         key = QueueKey(topic, queue_id)
         return self._reader.offset_by_time(key, timestamp_ms, parse_boundary(boundary))
 
@@ -223,7 +223,7 @@ def make_query(
     topic: str,
     key: str | None,
     limit: int,
-    times: tuple[Moment | None, Moment | None],
+    times: tuple[Timestamp | None, Timestamp | None],
     *,
     tag: str | None = None,
 ) -> KeyQuery:
@@ -248,8 +248,8 @@ def make_query(
     )
     return structs.replace(
         query,
-        begin=query.begin if begin is None else to_ms(begin, "begin"),
-        end=query.end if end is None else to_ms(end, "end"),
+        begin=query.begin if begin is None else to_unix_ms(begin, "begin"),
+        end=query.end if end is None else to_unix_ms(end, "end"),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from rocketlake.delay.store_access import DueRequest
 from rocketlake.embedded import inner_batch
-from rocketlake.embedded.checks import check_message, explain, topic_size_max
+from rocketlake.embedded.checks import check_message, explain
 from rocketlake.embedded.ports import Engine
 from rocketlake.embedded.put_failure import is_of_closed_store, put_failure, raising
 from rocketlake.embedded.routes import Route
@@ -26,7 +26,7 @@ from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.flags import TRANSACTION_MASK
 from rocketlake.model.message import Message
-from rocketlake.model.topics import TopicConfig, is_system_topic
+from rocketlake.model.topics import TopicConfig, is_system_topic, topic_size_max
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.put.future import OnFailure, PutFuture
 

@@ -13,6 +13,7 @@ from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.topics import TopicBook
 from rocketlake.model import topics as names
 from rocketlake.model.topics import QUEUES_MAX, Perm, TopicConfig, TopicFilterType
+from rocketlake.near_names import near_hint
 from rocketlake.store.put.field_types import require_number, require_type
 
 log = logging.getLogger(__name__)
@@ -213,7 +214,8 @@ class TopicRegistry:
         """
         found = self.book.get(name)
         if found is None:
-            raise ValueError(f"there is no topic {name!r}; there are {_some(self.list())}")
+            known = [config.name for config in self.list()]
+            raise ValueError(f"there is no topic {name!r}; {near_hint(name, known)}")
         return found
 
     def _show(self, config: TopicConfig) -> None:
@@ -300,9 +302,3 @@ def _check_attributes(config: TopicConfig) -> None:
     for name, value in pairs:
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"attributes has {name!r}: {value!r}; wanted str for both")
-
-
-def _some(configs: list[TopicConfig]) -> str:
-    shown = ", ".join(config.name for config in configs[:5])
-    more = f" and {len(configs) - 5} more" if len(configs) > 5 else ""
-    return f"{shown}{more}" if shown else "none"

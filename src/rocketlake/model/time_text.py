@@ -5,7 +5,7 @@ on where it is typed:
 
 1. On the command line it is local time; the help says so.
 2. In an option of Spark it is in the session's time zone.
-3. In a call of the embedded API it is refused: `embedded.timestamps` takes aware datetimes.
+3. In a call of the embedded API it is refused: `unix_time` takes aware datetimes.
 """
 
 import re

@@ -42,10 +42,15 @@ SYSTEM_TOPICS: Final = frozenset(
 )
 """What TopicValidator knows by name; the timer's topic and others have the system prefix."""
 
+TOPIC_SIZE_MAX: Final = 127
+"""Bytes in the name of a topic, except a retry topic; in 4.x of every topic."""
+RETRY_TOPIC_SIZE_MAX: Final = 255
+GROUP_SIZE_MAX: Final = 120
+"""Characters in the name of a consumer group."""
 QUEUE_NAME_SIZE_MAX: Final = 255
-"""How many bytes the name of a directory has at most, on every file system in use."""
+"""Bytes in the name of a directory, on every file system in use."""
 QUEUES_MAX: Final = 65_536
-"""How many queues of one topic are used; a table may claim any number."""
+"""Queues of one topic; a table may claim more."""
 
 QUEUE_TYPE: Final = "queue.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -101,13 +106,19 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
 
 
 def retry_topic(group: str) -> str:
-    """Return the topic where messages wait that a group will consume again."""
+    """Return the topic of messages that a group will consume again."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Return the topic where messages end that a group has given up."""
+    """Return the topic of messages that a group has given up."""
     return DEAD_LETTER_PREFIX + group
+
+
+def topic_size_max(topic: str) -> int:
+    """Return how many bytes the name of a topic may have."""
+    # Compat: as in HookUtils#checkBeforePutMessage.
+    return RETRY_TOPIC_SIZE_MAX if is_retry_topic(topic) else TOPIC_SIZE_MAX
 
 
 def is_retry_topic(name: str) -> bool:

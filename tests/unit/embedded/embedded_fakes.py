@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from rocketlake.clock import SystemClock
-from rocketlake.delay.hook import to_unix_ms
 from rocketlake.embedded.consumer.consumer import Consumer
 from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.embedded.consumer.plan import ConsumerPlan
@@ -27,6 +26,7 @@ from rocketlake.model import properties as names
 from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.unix_time import to_unix_ms
 from rocketlake.store.api import (
     AppendRequest,
     BatchRequest,
@@ -302,7 +302,7 @@ def _encode(message: Message) -> None:
     memoryview(message.body)
     message_properties(message, True)
     if message.deliver_at is not None:
-        to_unix_ms(message.deliver_at)
+        to_unix_ms(message.deliver_at, "deliver_at")
 
 
 def _judge(offset: int, low: int, high: int) -> tuple[GetStatus | None, int]:

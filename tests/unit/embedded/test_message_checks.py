@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rocketlake.embedded import checks
-from rocketlake.embedded.timestamps import to_ms
 from rocketlake.model.message import Message
+from rocketlake.model.unix_time import to_unix_ms
 
 
 def message(**fields) -> Message:
@@ -98,17 +98,17 @@ def test_bad_name_of_a_new_topic_is_refused(name):
 
 
 def test_moment_in_milliseconds_stays():
-    assert to_ms(1_700_000_000_123, "start") == 1_700_000_000_123
+    assert to_unix_ms(1_700_000_000_123, "start") == 1_700_000_000_123
 
 
 def test_moment_of_any_zone_is_the_same_instant():
     utc = datetime(2026, 1, 31, 8, 0, 0, 123_999, tzinfo=UTC)
     there = utc.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert to_ms(utc, "x") == to_ms(there, "x") == 1_769_846_400_123
+    assert to_unix_ms(utc, "x") == to_unix_ms(there, "x") == 1_769_846_400_123
 
 
 def test_moment_before_1970_is_negative():
-    assert to_ms(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), "x") == -1000
+    assert to_unix_ms(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), "x") == -1000
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_moment_before_1970_is_negative():
 )
 def test_moment_of_another_type_is_refused(moment, words):
     with pytest.raises(TypeError, match=words):
-        to_ms(moment, "start")
+        to_unix_ms(moment, "start")

@@ -24,10 +24,10 @@ from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.consumer.prefetcher import Missed, Prefetcher
 from rocketlake.embedded.ports import ReadEngine
-from rocketlake.embedded.timestamps import Moment, to_ms
 from rocketlake.errors import StoreClosedError
 from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import OffsetBook
+from rocketlake.model.unix_time import Timestamp, to_unix_ms
 from rocketlake.store.api import CorruptUnit
 
 
@@ -248,14 +248,14 @@ class Consumer(Closing):
             self._prefetcher.jump(self._cursor(queue_id), offset)
             self._forget_in_hand()
 
-    def seek_to_time(self, moment: Moment) -> None:
+    def seek_to_time(self, moment: Timestamp) -> None:
         """Continue, in every queue, with the first message not stored before a time.
 
         Raises:
             TypeError, ValueError: `moment` is not a time.
             StoreClosedError: the consumer, or its store, was closed.
         """
-        timestamp = to_ms(moment, "moment")
+        timestamp = to_unix_ms(moment, "moment")
         self._require_open()
         self._reader.catch_up()
         with self._lock:

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from rocketlake.embedded.checks import check_group, check_topic
 from rocketlake.embedded.selection import Selection
-from rocketlake.embedded.timestamps import Moment, to_ms
+from rocketlake.model.unix_time import Timestamp, to_unix_ms
 
-Start: TypeAlias = Literal["first", "last"] | Moment
+Start: TypeAlias = Literal["first", "last"] | Timestamp
 """The first message there is, behind the last one, or the first not before a moment."""
 
 
@@ -49,7 +49,7 @@ def parse_start(start: Start, name: str = "start") -> Literal["first", "last"] |
         if start not in ("first", "last"):
             raise ValueError(f"{name} = {start!r}: wanted 'first', 'last' or a time")
         return start
-    return to_ms(start, name)
+    return to_unix_ms(start, name)
 
 
 def parse_queues(queues: Collection[int] | None) -> frozenset[int] | None:

@@ -3,15 +3,12 @@
 # ruff: noqa: ANN401 - Arrow ships no types
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from rocketlake.embedded.checks import check_message
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message, split_keys
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
+from rocketlake.model.unix_time import to_unix_ms
 
 
 def row_message(columns: Mapping[str, Any], row: int, topic: str | None) -> Message:
@@ -30,7 +27,7 @@ def row_message(columns: Mapping[str, Any], row: int, topic: str | None) -> Mess
         properties={name: value for name, value in properties.items() if value is not None},
         flag=values.get("flag") or 0,
         delay_level=values.get("delay_level") or 0,
-        deliver_at=None if moment is None else (moment - _EPOCH) // _MILLISECOND,
+        deliver_at=None if moment is None else to_unix_ms(moment, "deliver_at"),
         ordering_key=values.get("ordering_key"),
     )
 

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
-from rocketlake.embedded.checks import check_topic_for_put, topic_size_max
+from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import StoreError
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, encode_rows, pack_row
 from rocketlake.model.hashes import java_hash
+from rocketlake.model.topics import topic_size_max
 from rocketlake.spark.sink.kafka_columns import KAFKA_NAMES, BadValueError, message_columns
 from rocketlake.spark.sink.plan import WritePlan
 from rocketlake.spark.sink.property_strings import Mask, Texts, make_texts, narrow, places_of

@@ -17,9 +17,10 @@ from rocketlake.model.topics import (
     QUEUE_NAME_SIZE_MAX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
+    TOPIC_SIZE_MAX,
     can_name_queues,
     is_lmq,
-    is_retry_topic,
+    topic_size_max,
 )
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.log.record_shape import RecordShape
@@ -27,8 +28,6 @@ from rocketlake.store.options import CompatVersion, StoreOptions
 from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.queue.light_queues import may_fan_out, refused_names
 
-TOPIC_MAX: Final = 127
-RETRY_TOPIC_MAX: Final = 255
 _SHOWN: Final = 300  # characters of a name in a reason
 _ILLEGAL: Final = PutStatus.MESSAGE_ILLEGAL
 _SHORT: Final = re.compile(r"[+-]?\d{1,64}")
@@ -48,10 +47,9 @@ def check_topic(topic: str, version: CompatVersion) -> PutReceipt | None:
     """Refuse a topic that is too long for the release."""
     if version.is_4x:
         # Compat: 4.x counts characters, in units of UTF-16, for every topic.
-        length, limit = len(topic.encode("utf-16-le", "surrogatepass")) // 2, TOPIC_MAX
+        length, limit = len(topic.encode("utf-16-le", "surrogatepass")) // 2, TOPIC_SIZE_MAX
     else:
-        length = len(topic.encode())
-        limit = RETRY_TOPIC_MAX if is_retry_topic(topic) else TOPIC_MAX
+        length, limit = len(topic.encode()), topic_size_max(topic)
     if length > limit:
         return refuse(_ILLEGAL, f"topic of {length} bytes: {topic!r}; at most {limit} are allowed")
     return None
