@@ -216,7 +216,9 @@ class LevelScheduler(BackgroundService):
         if message is None:
             log.warning(
                 "delayed message is gone level=%d queue_offset=%d physical_offset=%d",
-                *(level.number, level.offset, offset),
+                level.number,
+                level.offset,
+                offset,
             )
         elif not self._deliver(level, message):
             level.failures += 1
@@ -242,7 +244,9 @@ class LevelScheduler(BackgroundService):
         if target is None or target.topic == HALF_TOPIC:
             log.error(
                 "delayed message belongs nowhere level=%d queue_offset=%d physical_offset=%d",
-                *(level.number, level.offset, message.physical_offset),
+                level.number,
+                level.offset,
+                message.physical_offset,
             )
             return True
         request = self._redelivery.request(message, target, message.properties)
@@ -260,14 +264,19 @@ class LevelScheduler(BackgroundService):
         if level.failures & (level.failures + 1) == 0:  # the 1st, 2nd, 4th, 8th … in a row
             log.warning(
                 "delayed message could not be put level=%d queue_offset=%d times=%d reason=%s",
-                *(level.number, level.offset, level.failures + 1, reason),
+                level.number,
+                level.offset,
+                level.failures + 1,
+                reason,
             )
 
     def _correct(self, level: _Level, start: int) -> None:
         right = start if level.offset < start else level.end
         log.warning(
             "progress of delay level corrected level=%d from=%d to=%d",
-            *(level.number, level.offset, right),
+            level.number,
+            level.offset,
+            right,
         )
         level.offset = right
         self._offsets.set(level.number, right)

@@ -135,7 +135,9 @@ class TimerDelivery:
         if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th … in a row
             log.warning(
                 "timed message could not be put physical_offset=%d times=%d reason=%s",
-                *(message.physical_offset, self._failures, reason),
+                message.physical_offset,
+                self._failures,
+                reason,
             )
         return False
 

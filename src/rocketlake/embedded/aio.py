@@ -106,8 +106,9 @@ class AsyncStore:
         sql: str | None = None,
     ) -> GetResult:
         """Return messages of a queue from an offset on, as `Store.get` does."""
-        place = (topic, queue_id, offset, max_messages)
-        return await _in_executor(self.store.get, *place, tags=tags, sql=sql)
+        return await _in_executor(
+            self.store.get, topic, queue_id, offset, max_messages, tags=tags, sql=sql
+        )
 
     async def query(
         self,
@@ -120,8 +121,9 @@ class AsyncStore:
         end: Timestamp | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key or a tag, as `Store.query` does."""
-        wanted = (topic, key, max_messages)
-        return await _in_executor(self.store.query, *wanted, tag=tag, begin=begin, end=end)
+        return await _in_executor(
+            self.store.query, topic, key, max_messages, tag=tag, begin=begin, end=end
+        )
 
     async def message(self, msg_id: str) -> StoredMessage | None:
         """Return the message with an id, as receipts have it; None if it is gone."""

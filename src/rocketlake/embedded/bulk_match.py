@@ -22,14 +22,22 @@ _I32: Final = Layout(">i")
 _I64: Final = Layout(">q")
 _FLAG: Final = slice(layout.RECORD_FLAG_AT, layout.RECORD_QUEUE_OFFSET_AT)
 _V6: Final = 0x10
-_OF_THE_PLACE: Final = frozenset(
+_SET_BY_PUT: Final = frozenset(
     {
-        *(names.DELAY, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.MULTI_QUEUE_OFFSET),
-        *(names.TIMER_DELAY_S, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS, names.TIMER_OUT_MS),
-        *(names.RECORD_CRC, names.INNER_BASE, names.WAIT),
+        names.DELAY,
+        names.INNER_BASE,
+        names.MULTI_QUEUE_OFFSET,
+        names.REAL_QUEUE_ID,
+        names.REAL_TOPIC,
+        names.RECORD_CRC,
+        names.TIMER_DELAY_MS,
+        names.TIMER_DELAY_S,
+        names.TIMER_DELIVER_MS,
+        names.TIMER_OUT_MS,
+        names.WAIT,
     }
 )
-"""What a put may add to a message, take away or change."""
+"""Properties that a put may add, remove or change."""
 
 
 class LogMatcher:
@@ -157,4 +165,4 @@ def _all_properties(message: Message) -> dict[str, str]:
 
 
 def _essence(properties: dict[str, str]) -> dict[str, str]:
-    return {k: v for k, v in properties.items() if k not in _OF_THE_PLACE}
+    return {k: v for k, v in properties.items() if k not in _SET_BY_PUT}

@@ -156,24 +156,10 @@ class BulkStore(Closing):
         """
         self.store.require_open()
         check_topic_for_put(topic)
-        known = self._topics.book.get(topic)
-        if known is None:
-            if not self.core.options.auto_create_topic_enable:
-                raise ValueError(
-                    f"there is no topic {topic!r}, and autoCreateTopicEnable is off; make it with"
-                    f" create_topic({topic!r})"
-                )
-            return RoutePlan(
-                topic, self._topics.make_config(topic).write_queue_count, 0, is_new=True
-            )
-        if topic not in self._topics.routes:
-            raise ValueError(
-                f"topic {topic!r} may not be written (perm {known.perm},"
-                f" {known.write_queue_count} write queues);"
-                f" update_topic({topic!r}, writable=True) allows it"
-            )
-        count = known.write_queue_count
-        return RoutePlan(topic, count, self.core.bulk.route(topic, count).turn)
+        route, missing = self.store.find_route(topic)
+        if missing is not None:
+            return RoutePlan(topic, route.count, 0, is_new=True)
+        return RoutePlan(topic, route.count, self.core.bulk.route(topic, route.count).turn)
 
     def make_routes(self, plans: Sequence[RoutePlan]) -> TopicRoutes:
         """Make the topics that are not there, and the routes of all.

@@ -106,7 +106,9 @@ class ReadableStore(ABC):
         self.require_open()
         limit = self._query_max if max_messages is None else max_messages
         return list(
-            self._reader.query(make_query(topic, key, limit, (begin, end), tag=tag)).messages
+            self._reader.query(
+                make_query(topic, key, limit, tag=tag, begin=begin, end=end)
+            ).messages
         )
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -223,16 +225,16 @@ def make_query(
     topic: str,
     key: str | None,
     limit: int,
-    times: tuple[Timestamp | None, Timestamp | None],
     *,
     tag: str | None = None,
+    begin: Timestamp | None = None,
+    end: Timestamp | None = None,
 ) -> KeyQuery:
     """Return a query by key or by tag.
 
     Raises:
         TypeError, ValueError: an argument makes no sense; the text names it.
     """
-    begin, end = times
     if key is not None and tag is not None:
         raise TypeError(f"key = {key!r} and tag = {tag!r}: wanted one of the two")
     if key is None and tag is None:

@@ -1,4 +1,4 @@
-"""Selection: which messages a reader wants, by tags or by an SQL92 expression."""
+"""Selection: the messages that a reader wants, by tags or by an SQL92 expression."""
 
 import logging
 
@@ -11,18 +11,18 @@ log = logging.getLogger(__name__)
 
 
 class Selection(Struct, frozen=True):
-    """What a reader wants; both empty: everything."""
+    """What a reader wants; everything if both are empty."""
 
     tags: TagFilter
     message_filter: MessageFilter | None
-    """For the engine; None: everything passes."""
+    """For the engine; None: every message passes."""
 
 
 def parse_selection(tags: str | None, sql: str | None) -> Selection:
-    """Return what a tag expression such as `paid || refunded`, or an SQL92 expression, wants.
+    """Parse a tag expression such as `paid || refunded`, or an SQL92 expression.
 
     Raises:
-        TypeError, ValueError: both are given, or one cannot be understood.
+        TypeError, ValueError: both are given, or one cannot be parsed.
     """
     _check_text("tags", tags)
     _check_text("sql", sql)
@@ -31,8 +31,9 @@ def parse_selection(tags: str | None, sql: str | None) -> Selection:
     wanted = make_filter(tags, sql)
     if isinstance(wanted, SqlMessageFilter) and wanted.expression.unread:
         log.warning(
-            "the end of an SQL92 expression counts for nothing sql=%r unread=%r",
-            *(sql, wanted.expression.unread),
+            "the end of an SQL92 expression is ignored sql=%r unread=%r",
+            sql,
+            wanted.expression.unread,
         )
     return Selection(TagFilter.parse(tags), wanted)
 

@@ -101,7 +101,7 @@ class Sender:
                 if refused is not None:
                     return _done(refused)
                 check_message(message)
-                route, config = self._find_route(message.topic)
+                route, config = self.find_route(message.topic)
             queue = self._choose_queue(route, message, queue_id)
             future = self._put_plain_async(message, queue)
         except (AttributeError, TypeError, ValueError) as error:
@@ -131,7 +131,7 @@ class Sender:
             return refused
         if not is_system_topic(message.topic):
             self._topics.ensure_queues(message.topic, message.queue_id + 1)
-            self._find_route(message.topic)[0].check(message.topic, message.queue_id)
+            self.find_route(message.topic)[0].check(message.topic, message.queue_id)
         properties = {k: v for k, v in message.properties.items() if k not in OF_ONE_RECORD}
         again = Message(
             topic=message.topic,
@@ -216,7 +216,7 @@ class Sender:
                     f"messages are of several topics, {topic!r} and {message.topic!r}; a batch has"
                     " one"
                 )
-        route, config = self._find_route(topic)
+        route, config = self.find_route(topic)
         queue = self._choose_queue(route, _leader(batch, queue_id), queue_id)
         if route.is_batch and len(batch) > 1:
             packed = inner_batch.pack(batch)
@@ -281,7 +281,7 @@ class Sender:
         if refused is not None:
             return refused
         check_message(message)
-        route, config = self._find_route(message.topic)
+        route, config = self.find_route(message.topic)
         queue = self._choose_queue(route, message, queue_id)
         receipt = self._put_plain(message, queue)
         if config is not None and receipt.is_ok:
@@ -294,11 +294,11 @@ class Sender:
         with suppress(StoreClosedError):
             self._topics.register(config)
 
-    def _find_route(self, topic: str) -> tuple[Route, TopicConfig | None]:
-        """Return the route of a topic, and the topic itself where it is yet to be made.
+    def find_route(self, topic: str) -> tuple[Route, TopicConfig | None]:
+        """Return the route of a topic, and its config if the topic does not exist yet.
 
         Raises:
-            ValueError: the topic may not be written, or there is none and none may be made.
+            ValueError: the topic may not be written, or does not exist and is not created by a put.
         """
         route = self._routes.get(topic)
         if route is not None:

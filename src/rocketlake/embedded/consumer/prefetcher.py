@@ -218,7 +218,11 @@ class Prefetcher:
         if to < at:
             log.warning(
                 "progress beyond the queue corrected group=%s topic=%s queue=%d from=%d to=%d",
-                *(self._plan.group, self._plan.topic, cursor.queue_id, at, to),
+                self._plan.group,
+                self._plan.topic,
+                cursor.queue_id,
+                at,
+                to,
             )
 
     def _note_missed(self, missed: Missed) -> None:
@@ -226,8 +230,12 @@ class Prefetcher:
         log.warning(
             "messages deleted before they were consumed group=%s topic=%s queue=%d count=%d"
             " from=%d to=%d",
-            *(self._plan.group, self._plan.topic, missed.queue_id),
-            *(missed.count, missed.first, missed.end),
+            self._plan.group,
+            self._plan.topic,
+            missed.queue_id,
+            missed.count,
+            missed.first,
+            missed.end,
         )
         last = self.missed[-1] if self.missed else None
         if last is not None and (last.queue_id, last.end) == (missed.queue_id, missed.first):
