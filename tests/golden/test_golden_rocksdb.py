@@ -14,7 +14,7 @@ import rocksdict
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.embedded.bulk_store import look_at, open_bulk
+from rocketlake.embedded.bulk_store import open_bulk, preview_store
 from rocketlake.errors import StoreError
 from rocketlake.files.json_file import load_table
 from rocketlake.files.ops import PosixFileOps
@@ -430,7 +430,7 @@ def test_program_that_writes_is_refused_before_anything_changes(unpack, name):
         rocketlake.open_store,
         lambda path: rocketlake.open_store(path, dispatch="external"),
         open_bulk,
-        look_at,
+        preview_store,
     )
     for door in doors:
         with pytest.raises(StoreError, match=r"rebuild .* --to"):

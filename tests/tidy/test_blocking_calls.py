@@ -31,7 +31,7 @@ ALLOWED = {
         "Consumer._await_ready",
     ): "GroupAssignment.wait, which is a gate",
     ("embedded/aio.py", "AsyncConsumer._await_ready"): "an event of asyncio: no thread waits",
-    ("embedded/aio.py", "_ended"): "a future of asyncio: no thread waits",
+    ("embedded/aio.py", "_finish"): "a future of asyncio: no thread waits",
     (
         "store/put/future.py",
         "_Waits.make_condition",

@@ -1,4 +1,4 @@
-"""The asyncio face: a store whose waiting is awaited.
+"""AsyncStore: a store for asyncio, whose waits are awaited.
 
     async with open_store_async("data/store") as store:
         await store.put(Message(topic="orders", body=b"..."))
@@ -6,10 +6,10 @@
             ...
 
 1. Puts run on the loop, since they only copy into memory; the flush is awaited.
-2. Reads may touch the disk, so they run in the loop's executor.
-3. Who waits for messages waits for an event, which arrivals set; no thread is kept for it.
-4. A task that is cancelled loses no message: what was read ahead stays where it is, and what was
-   handed out but not committed comes again. A put that is cancelled may be stored all the same.
+2. Reads may touch the disk, so they run in the executor of the loop.
+3. A consumer without messages awaits an event that arrivals set; no thread waits for it.
+4. A cancelled task loses no message: messages read ahead are kept, and messages handed out but not
+   committed are delivered again. A cancelled put may be stored all the same.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ T = TypeVar("T")
 
 
 class AsyncStore:
-    """A store for one event loop; `store` is the same store, for everything that never waits.
+    """A store for one event loop; `store` is the same store with its synchronous methods.
 
-    Thread-safety: the loop's thread only; `store` for others.
+    Thread-safety: the thread of the loop only; other threads use `store`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -68,13 +68,13 @@ class AsyncStore:
     async def close(self) -> None:
         """End every consumer, write the tables, and bring everything to disk.
 
-        A task that is cancelled meanwhile is so when the store is closed; cancelled again, at once,
-        and closing goes on.
+        A task cancelled meanwhile ends when the store is closed. Cancelled again, it ends at
+        once, and the store is still closed.
         """
-        await _ended(_in_thread(self.store.close))
+        await _finish(_in_thread(self.store.close))
 
     async def flush(self) -> None:
-        """Have everything on disk that was put, and the progress of groups with it."""
+        """Bring everything that was put to disk, and the progress of groups."""
         await _in_executor(self.store.flush)
 
     async def delete_expired(self, hours: float | None = None) -> Deleted:
@@ -82,18 +82,18 @@ class AsyncStore:
         return await _in_executor(self.store.delete_expired, hours)
 
     async def put(self, message: Message, queue_id: int | None = None) -> PutReceipt:
-        """Store a message, as `Store.put` does; raises what that raises."""
-        # Making a topic writes a table. A closed store has none to make.
+        """Store a message, as `Store.put` does, with the same errors."""
+        # Why: creating a topic writes a table. A closed store creates none.
         if self.store.is_open and self.store.topic(getattr(message, "topic", "")) is None:
-            return await _settled(await _in_executor(self.store.put_async, message, queue_id))
-        return await _settled(self.store.put_async(message, queue_id))
+            return await _await_put(await _in_executor(self.store.put_async, message, queue_id))
+        return await _await_put(self.store.put_async(message, queue_id))
 
     async def put_batch(
         self, messages: Iterable[Message], queue_id: int | None = None
     ) -> PutReceipt:
-        """Store messages of one topic behind each other in one queue: all of them, or none."""
+        """Store messages of one topic in one queue, as `Store.put_batch` does."""
         batch = list(messages)
-        return await _settled(await _in_executor(self.store.put_batch_async, batch, queue_id))
+        return await _await_put(await _in_executor(self.store.put_batch_async, batch, queue_id))
 
     async def get(
         self,
@@ -126,7 +126,7 @@ class AsyncStore:
         )
 
     async def message(self, msg_id: str) -> StoredMessage | None:
-        """Return the message with an id, as receipts have it; None if it is gone."""
+        """Return the message with an id, as in receipts; None if it was deleted."""
         return await _in_executor(self.store.message, msg_id)
 
     async def offset_by_time(
@@ -194,11 +194,11 @@ class AsyncConsumer:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the group; what was not committed stays so."""
-        await _ended(_in_thread(self.consumer.close))
+        """Leave the group; uncommitted messages are delivered again."""
+        await _finish(_in_thread(self.consumer.close))
 
     def __aiter__(self) -> Self:
-        """Begin a loop; a message in whose loop body the last one ended comes again."""
+        """Start a loop; a message whose loop body did not finish is delivered again."""
         iter(self.consumer)
         return self
 
@@ -219,7 +219,7 @@ class AsyncConsumer:
         max_messages: int | None = None,
         timeout: float | None = 0.0,  # noqa: ASYNC109
     ) -> list[StoredMessage]:
-        """Return messages that are there, or wait for some; committing is left to the caller."""
+        """Return available messages, or wait for some; the caller commits them."""
         limit = self._batch if max_messages is None else max_messages
         while True:
             await self._finish_look()
@@ -233,7 +233,7 @@ class AsyncConsumer:
         self.consumer.commit()
 
     async def lag(self) -> int:
-        """Return how many messages of its queues were not handed out yet, wanted or not.
+        """Return how many messages of its queues were not handed out yet, filtered ones included.
 
         Raises:
             StoreClosedError: the consumer, or its store, was closed.
@@ -241,18 +241,18 @@ class AsyncConsumer:
         return await _in_executor(self.consumer.lag)
 
     async def _await_ready(self, timeout_s: float | None) -> bool:
-        """Wait until messages were read ahead; False when time ran out or all was closed."""
+        """Wait until messages were read ahead; False on timeout or when closed."""
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
 
-        def ring() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(arrived.set)
 
         deadline = None if timeout_s is None else loop.time() + timeout_s
-        with self.consumer.listening_with(ring):
+        with self.consumer.listening_with(notify):
             while not self.consumer.is_closed:
-                # Order: forget what rang before, then look, then wait for what rings from now on.
+                # Order: clear earlier notifications, then look, then wait for later ones.
                 arrived.clear()
                 if await self._look():
                     return True
@@ -264,7 +264,7 @@ class AsyncConsumer:
         return False
 
     async def _look(self, *, is_last: bool = False) -> bool:
-        """Read ahead in the executor; a look that was left by a cancelled task is taken up."""
+        """Read ahead in the executor; resume a look that a cancelled task has left."""
         if self._looking is None:
             loop = asyncio.get_running_loop()
             look = partial(self.consumer.look, is_last=is_last)
@@ -277,13 +277,13 @@ class AsyncConsumer:
                 self._looking = None
 
     async def _finish_look(self) -> None:
-        # Why: the thread that reads ahead holds the consumer's lock; the loop must not wait for it.
+        # Why: the thread that reads ahead holds the lock of the consumer; the loop must not block.
         if self._looking is not None:
             await self._look()
 
 
 class AsyncOpening:
-    """A store that is being opened: `async with` it, or `await` it and close it yourself."""
+    """A store that is being opened: use `async with`, or `await` it and close the store."""
 
     def __init__(self, opener: Callable[[], Store]) -> None:
         self._opener = opener
@@ -311,18 +311,18 @@ class AsyncOpening:
         try:
             return AsyncStore(await asyncio.shield(opened))
         except asyncio.CancelledError:
-            await _ended(_in_thread(opening.give_up))
+            await _finish(_in_thread(opening.abandon))
             raise
 
 
 class _CancellableOpening:
-    """A store that is opened by one thread, and closed by another if its task was cancelled."""
+    """A store opened by one thread, and closed by another if its task was cancelled."""
 
     def __init__(self, opener: Callable[[], Store]) -> None:
         self._opener = opener
         self._lock = threading.Lock()
         self._store: Store | None = None
-        self._is_given_up = False
+        self._is_abandoned = False
 
     def open(self) -> Store:
         """Open the store.
@@ -331,15 +331,15 @@ class _CancellableOpening:
             StoreClosedError: the task was cancelled before.
         """
         with self._lock:
-            if self._is_given_up:
+            if self._is_abandoned:
                 raise StoreClosedError("the store is not opened: the task was cancelled")
             self._store = self._opener()
             return self._store
 
-    def give_up(self) -> None:
-        """Close the store, as soon as it is open."""
+    def abandon(self) -> None:
+        """Close the store as soon as it is open."""
         with self._lock:
-            self._is_given_up = True
+            self._is_abandoned = True
             if self._store is not None:
                 self._store.close()
 
@@ -358,8 +358,8 @@ def open_store_async(
 ) -> AsyncOpening:
     """Open a store for writing, as `rocketlake.open_store` does; recovery runs in the executor.
 
-    So does `on_progress`. Hooks are called by the thread of the loop, which a hook must not hold
-    up; listeners and dispatchers are called by the store's dispatch thread.
+    So does `on_progress`. Hooks run on the thread of the loop and must not block; listeners and
+    dispatchers run on the dispatch thread of the store.
     """
     opening = partial(
         open_store,
@@ -376,19 +376,19 @@ def open_store_async(
     return AsyncOpening(opening)
 
 
-async def _settled(future: Future[PutReceipt]) -> PutReceipt:
-    """Wait for a put; a task that is cancelled leaves the put alone."""
-    inner = _told_to_loop(future)
-    inner.add_done_callback(_look_at)
+async def _await_put(future: Future[PutReceipt]) -> PutReceipt:
+    """Wait for a put; a cancelled task does not cancel the put."""
+    inner = _loop_future(future)
+    inner.add_done_callback(_retrieve_error)
     return await asyncio.shield(inner)
 
 
-def _told_to_loop(future: Future[PutReceipt]) -> asyncio.Future[PutReceipt]:
-    """Return a future of the loop.
+def _loop_future(future: Future[PutReceipt]) -> asyncio.Future[PutReceipt]:
+    """Return a future of the loop with the result of a put.
 
-    Why not `wrap_future`: its callback would wait for the turn of callbacks that a program has.
+    Why not `wrap_future`: its callback would run after the callbacks of the program.
     """
-    if not isinstance(future, PutFuture):  # a plug-in's own kind
+    if not isinstance(future, PutFuture):  # made by a plug-in
         return asyncio.wrap_future(future)
     loop = asyncio.get_running_loop()
     inner: asyncio.Future[PutReceipt] = loop.create_future()
@@ -402,22 +402,22 @@ def _told_to_loop(future: Future[PutReceipt]) -> asyncio.Future[PutReceipt]:
         else:
             inner.set_exception(error)
 
-    def tell() -> None:
+    def schedule() -> None:
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(copy)
 
-    future.call_at_answer(tell)
+    future.call_at_answer(schedule)
     return inner
 
 
 def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Have a call made by a thread of its own, whatever becomes of the task that waits for it.
+    """Make a call in a thread of its own, even if the waiting task is cancelled.
 
-    Why not in the loop's executor: it may be busy, and drops what a cancelled task has not begun.
+    Why not the executor of the loop: it may be busy, and drops calls of cancelled tasks.
     """
     loop = asyncio.get_running_loop()
     inner: asyncio.Future[T] = loop.create_future()
-    inner.add_done_callback(_look_at)
+    inner.add_done_callback(_retrieve_error)
 
     def run() -> None:
         made = HandedCall(call)
@@ -432,12 +432,12 @@ def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 def _copy_outcome(made: HandedCall[T], inner: asyncio.Future[T]) -> None:
     try:
         inner.set_result(made.result())
-    except BaseException as error:  # noqa: BLE001 - raised by the task that waits
+    except BaseException as error:  # noqa: BLE001 - raised in the waiting task
         inner.set_exception(error)
 
 
-async def _ended(inner: asyncio.Future[T]) -> T:
-    """Return or raise what a call did; a task that is cancelled waits for its end first."""
+async def _finish(inner: asyncio.Future[T]) -> T:
+    """Return the result of a call; a cancelled task waits for its end first."""
     try:
         return await asyncio.shield(inner)
     except asyncio.CancelledError:
@@ -445,8 +445,8 @@ async def _ended(inner: asyncio.Future[T]) -> T:
         raise
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Take note of an error, so that asyncio does not complain that nobody did."""
+def _retrieve_error(future: asyncio.Future[Any]) -> None:
+    """Retrieve the error, so that asyncio does not log it as unretrieved."""
     if not future.cancelled():
         future.exception()
 

@@ -1,10 +1,10 @@
-"""BulkStore: the door for records that were encoded elsewhere.
+"""BulkStore: appends records that another process has encoded.
 
-1. What comes in is what `put` would have written, byte for byte: records that ask for nothing but
-   to be appended are copied and sealed, all others go through `put` one by one.
-2. While the door is open no delayed message is delivered: what is appended lies together in the
-   log, with nothing in between.
-3. Nothing waits for the disk but `flush`.
+1. The log gets the bytes that `put` would have written: plain records are copied and sealed, all
+   others go through `put` one by one.
+2. Delayed messages are not delivered meanwhile, so that the appended records are adjacent in the
+   log.
+3. Only `flush` waits for the disk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.log.topic_routes import TopicRoutes
 from rocketlake.store.options import Choice, StoreOptions
 
-# Why: the disk works while more is appended, instead of all at once at the end.
+# Why: flush while appending, instead of all at once at the end.
 _FLUSH_STEP: Final = 32 << 20
 
 
 class RoutePlan(Struct, frozen=True):
-    """A topic of staged records, how many queues it is to have, and whose turn it is."""
+    """A topic of staged records, how many queues it has or gets, and the next queue in turn."""
 
     topic: str
     queue_count: int
@@ -54,23 +54,23 @@ class RoutePlan(Struct, frozen=True):
 
 
 class StorePreview(Struct, frozen=True):
-    """What a store is like, seen without opening it."""
+    """Properties of a store, read without opening it."""
 
     shape: RecordShape
     queue_counts: Mapping[str, int]
-    """The topics that may be written."""
+    """Write queues of each topic that may be written."""
     default_queues: int
     creates_topics: bool
 
 
-def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> StorePreview:
-    """Return what a store is like; one that is not there yet, what it would be like.
+def preview_store(path: AnyPath, conf: Source | None = None, **options: object) -> StorePreview:
+    """Return the properties of a store, or those that a missing one would get.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
         StoreError: the files cannot be used.
     """
-    choice, root, kept = _chosen(path, conf, options)
+    choice, root, kept = _choose(path, conf, options)
     ops = PosixFileOps()
     topics: Sequence[TopicConfig] = ()
     if ops.stat(root) is None:
@@ -95,19 +95,19 @@ def look_at(path: AnyPath, conf: Source | None = None, **options: object) -> Sto
 def open_bulk(
     path: AnyPath, conf: Source | None = None, *, clock: Clock | None = None, **options: object
 ) -> "BulkStore":
-    """Open a store for records that were encoded elsewhere; otherwise as `open_store`.
+    """Open a store for records that another process has encoded; otherwise as `open_store`.
 
     Raises:
         ConfigError, StoreLockedError, StoreError: as `open_store`.
     """
-    choice, root, kept = _chosen(path, conf, options)
+    choice, root, kept = _choose(path, conf, options)
     settings = OpenSettings(
         ops=PosixFileOps(), clock=clock or SystemClock(), kept=kept, delivers=False
     )
     return BulkStore(*open_with_parts(root, choice, settings))
 
 
-def _chosen(
+def _choose(
     path: AnyPath, conf: Source | None, options: Mapping[str, object]
 ) -> tuple[Choice, Path, Mapping[str, object]]:
     choice = StoreOptions.choose(conf, **options)
@@ -129,12 +129,12 @@ class BulkStore(Closing):
 
     @property
     def log_bounds(self) -> tuple[int, int]:
-        """The first offset of the log, and the one behind its last byte."""
+        """The first offset of the log, and the one after its last byte."""
         self.store.require_open()
         return max(self.core.log.min_offset, 0), self.core.log.wrote_where
 
     def flush(self) -> None:
-        """Have everything on the disk that was appended.
+        """Bring everything that was appended to disk.
 
         Raises:
             StorePoisonedError: a flush failed, now or before.
@@ -142,27 +142,27 @@ class BulkStore(Closing):
         self.store.flush()
 
     def close(self) -> None:
-        """Bring everything to disk and let go."""
+        """Bring everything to disk and close the store."""
         self.store.close()
 
     # --- topics --------------------------------------------------------------------------------
 
     def plan_route(self, topic: str) -> RoutePlan:
-        """Return the route of a topic; one that is not there is described, and not made.
+        """Return the route of a topic, or the one that a missing topic would get.
 
         Raises:
-            ValueError: the topic may not be written, or there is none and none may be made.
+            ValueError: the topic may not be written, or does not exist and is not created by a put.
             StoreClosedError: the store is closed.
         """
         self.store.require_open()
         check_topic_for_put(topic)
-        route, missing = self.store.find_route(topic)
+        route, missing = self._topics.find_route(topic)
         if missing is not None:
             return RoutePlan(topic, route.count, 0, is_new=True)
         return RoutePlan(topic, route.count, self.core.bulk.route(topic, route.count).turn)
 
     def make_routes(self, plans: Sequence[RoutePlan]) -> TopicRoutes:
-        """Make the topics that are not there, and the routes of all.
+        """Create missing topics; return the routes of all.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -173,7 +173,7 @@ class BulkStore(Closing):
                 self._topics.register(self._topics.make_config(plan.topic))
         routes = [self.core.bulk.route(p.topic, p.queue_count, p.turn) for p in plans]
         if self._is_wrapped:
-            # Why: plug-ins want to see every message.
+            # Why: plug-ins see every message.
             routes = [replace(route, slots=()) for route in routes]
         return TopicRoutes(routes)
 
@@ -183,7 +183,7 @@ class BulkStore(Closing):
         """Append staged records from a position on; return how many there were.
 
         Raises:
-            StoreError: something cannot be put; what was appended before stays.
+            StoreError: a record cannot be put; records before it stay appended.
             StoreClosedError: the store is closed.
         """
         self.store.require_open()
@@ -197,7 +197,7 @@ class BulkStore(Closing):
             done = self.core.bulk.append(records, position, routes)
             position, count = done.position, count + done.count
             if done.stop is BulkStop.BAD:
-                raise StoreError(f"what is staged at {position} cannot be appended")
+                raise StoreError(f"the record staged at {position} cannot be appended")
             if done.stop is BulkStop.BY_HAND:
                 self._put(read_row(records, position), routes)
                 position, count = position + row_size(records, position), count + 1
@@ -212,13 +212,13 @@ class BulkStore(Closing):
             born_host=self.shape.endpoint,
         )
         receipt = self._engine.put(request)
-        # Why: a row does not wait for the disk or for replicas, `flush` does.
+        # Why: a row does not wait for disk or replicas; `flush` does.
         if not receipt.is_ok:
             raise put_failure(receipt, self.store.path, row.message.topic)
 
 
 def queue_of(row: StagedRow, routes: TopicRoutes) -> int:
-    """Return the queue of a row that is put by hand; whose turn it was, it is no more."""
+    """Return the queue of a row that goes through `put`; a queue in turn is used up."""
     count = routes.routes[row.route].queue_count
     if row.queue_id == TURN:
         return routes.turn(row.route, count)

@@ -1,8 +1,8 @@
-"""What a message, a topic or a group must be like, and words for what is wrong with one.
+"""Checks of messages, topics and groups that name what is wrong.
 
-1. What the reference has a status for is not judged here: the engine answers with that status.
-2. A message is looked at closely only when something about it was odd already: `explain` costs
-   nothing on the way of a good one.
+1. Faults that the reference has a status for are not checked here: the engine returns the status.
+2. A message is checked only after the engine or a conversion has refused it (`explain`), so that a
+   valid message pays nothing.
 """
 
 import re
@@ -31,14 +31,14 @@ OWN_TOPICS: Final = frozenset(
         topics.OFFSET_MOVED_TOPIC,
     }
 )
-"""Topics that no message may be put into by its sender.
+"""Topics that programs may not put messages into.
 
 Compat: TopicValidator#isNotAllowedSendTopic, and the topic of the timer.
 """
 
 
 def check_topic(topic: object, *, field: str = "topic") -> None:
-    """Refuse what cannot be the name of a topic; its length is the store's to judge.
+    """Refuse what cannot be the name of a topic; the store checks its length.
 
     Raises:
         TypeError, ValueError: names the field, the value and what is allowed.
@@ -53,7 +53,7 @@ def check_topic(topic: object, *, field: str = "topic") -> None:
 
 
 def check_topic_for_put(topic: object) -> None:
-    """Refuse what no message may be put into.
+    """Refuse a topic that messages may not be put into.
 
     Raises:
         TypeError, ValueError: names the topic and the way out.
@@ -67,7 +67,7 @@ def check_topic_for_put(topic: object) -> None:
 
 
 def check_new_topic(topic: object) -> None:
-    """Refuse what a topic may not be called when it is made by hand.
+    """Refuse a name that a program may not give to a topic.
 
     Raises:
         TypeError, ValueError: names the topic and what is allowed.
@@ -126,7 +126,7 @@ def check_message(message: object) -> None:
 
 
 def explain(message: object, error: Exception) -> NoReturn:
-    """Raise the best words for why a message cannot be put; at worst those there are."""
+    """Raise the most specific error for a message that cannot be put; at least `error`."""
     check_message(message)
     raise error
 
@@ -155,7 +155,7 @@ def _check_keys(keys: object) -> None:
         if not isinstance(key, str):
             raise TypeError(f"keys has {key!r}, {type(key).__name__}; wanted str: str(key)")
         if not key or properties.KEY_SEPARATOR in key:
-            # Why: KEYS is one text cut at blanks, so that this one could never be found.
+            # Why: KEYS is one text split at blanks, so that this key could never be found.
             raise ValueError(
                 f"keys has {key!r}: a key is not empty and has no blank, which separates keys"
             )

@@ -1,4 +1,4 @@
-"""Extensions: the hooks, listeners and dispatchers that a program gives to the store it opens."""
+"""Extensions: the hooks, listeners and dispatchers that a program adds to a store."""
 
 from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
@@ -9,11 +9,11 @@ from rocketlake.errors import ConfigError
 from rocketlake.store.message_store import MessageStore
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 
-Part = TypeVar("Part")
+Extension = TypeVar("Extension")
 
 
 class Extensions(Struct, frozen=True):
-    """What a program attaches to a store."""
+    """The extensions of one store."""
 
     hooks: tuple[PutHook, ...] = ()
     arrival_listeners: tuple[ArrivalListener, ...] = ()
@@ -31,8 +31,8 @@ class Extensions(Struct, frozen=True):
         """Check the arguments of `open_store`.
 
         Raises:
-            ConfigError: one of them is no sequence, an item lacks its method, or there is one
-                although the store is only read.
+            ConfigError: one of them is not a sequence, an item lacks its method, or the store is
+                read-only.
         """
         found = cls(
             _checked("hooks", hooks, "before_put"),
@@ -44,12 +44,12 @@ class Extensions(Struct, frozen=True):
         return found
 
     def attach_early(self, engine: MessageStore) -> None:
-        """Attach what must see what a start does: dispatchers get the records it dispatches."""
+        """Attach the dispatchers, before the start, which dispatches records."""
         for dispatcher in self.dispatchers:
             engine.add_dispatcher(dispatcher)
 
     def attach(self, engine: MessageStore) -> None:
-        """Attach the rest to a store that was started, before the store's own hooks and listeners.
+        """Attach hooks and listeners, after the start and before those of the store itself.
 
         Order: a hook sees a delayed message before it becomes one of a schedule topic.
         """
@@ -59,7 +59,7 @@ class Extensions(Struct, frozen=True):
             engine.add_listener(listener)
 
 
-def _checked(argument: str, parts: Iterable[Part], method: str) -> tuple[Part, ...]:
+def _checked(argument: str, parts: Iterable[Extension], method: str) -> tuple[Extension, ...]:
     try:
         found = tuple(parts)
     except TypeError as error:

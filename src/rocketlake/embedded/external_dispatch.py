@@ -1,8 +1,9 @@
-"""A store with external dispatch: a job writes its queues and index (docs/spark/jobs.md).
+"""A store with external dispatch: a job writes its queues and index (docs/adr/0012).
 
-1. Puts go to the engine as ever. Reads go through the read-only view, which shows what the job has
-   dispatched so far and, behind that, what it still owes: a program sees what it has put.
-2. The job needs the same engine when nobody has the store open: `recover_with_external_dispatch`.
+1. Puts go to the engine. Reads go through the read-only view, which shows what the job has
+   dispatched and, after it, the records it has yet to dispatch: a program sees what it has put.
+2. For a store that no process has open, the job runs the engine itself:
+   `recover_with_external_dispatch`.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,15 +70,15 @@ class ExternalDispatchEngine(EngineWrapper):
         self.reads = ExternalDispatchReads(view, inner.directory.root)
 
     def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
-        """Put a message born here and now, by the engine's short way."""
+        """Put a message born here and now, by the fast path of the engine."""
         return self.inner.put_plain(message, queue_id)
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
-        """Put a message born here and now, by the engine's short way."""
+        """Put a message born here and now, by the fast path of the engine."""
         return self.inner.put_plain_async(message, queue_id)
 
     def close(self) -> None:
-        """Close both."""
+        """Close engine and view."""
         try:
             self.inner.close()
         finally:
@@ -106,12 +107,12 @@ class ExternalDispatchEngine(EngineWrapper):
         return self.reads.offset_by_time(key, timestamp, boundary)
 
     def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Return where a queue begins and ends."""
+        """Return the bounds of a queue."""
         self.inner.catch_up()
         return self.reads.queue_bounds(key)
 
     def drop_topic(self, topic: str) -> int:
-        """Refuse: the job may be writing the topic's queues.
+        """Raise: the job may be writing the queues of the topic.
 
         Raises:
             StoreError: always.
@@ -123,10 +124,10 @@ class ExternalDispatchEngine(EngineWrapper):
 
 
 class ExternalDispatchReads(OfflineEngine):
-    """The reading half, with what delayed delivery asks for as well."""
+    """The reads, including those of delayed delivery."""
 
     def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return up to so many plain units from a queue offset on; none if none is there."""
+        """Return at most `count` plain units from a queue offset on; possibly fewer."""
 
         def units(view: OfflineStore) -> npt.NDArray[np.void]:
             queue = view.queues.get(key)
@@ -144,7 +145,7 @@ class ExternalDispatchReads(OfflineEngine):
 
 
 class ExternalDispatchDelayStore(DelayStore):
-    """What delayed delivery uses of such a store."""
+    """The reads and puts of delayed delivery in such a store."""
 
     def __init__(
         self, engine: ExternalDispatchEngine, put: Callable[[AppendRequest], PutReceipt]
@@ -154,19 +155,19 @@ class ExternalDispatchDelayStore(DelayStore):
         self._reads = engine.reads
 
     def queue_units(self, key: QueueKey, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return up to so many plain units from a queue offset on; none if none is there."""
+        """Return at most `count` plain units from a queue offset on; possibly fewer."""
         return self._reads.queue_units(key, queue_offset, count)
 
     def dispatched_bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Return the first queue offset and the one behind the last; (0, 0) without the queue."""
+        """Return the first queue offset and the one after the last; (0, 0) without the queue."""
         return self._reads.queue_bounds(key)
 
 
-# --- the job's engine ----------------------------------------------------------------------------
+# --- recovery by a job ---------------------------------------------------------------------------
 
 
 class DispatchTargets(Struct, frozen=True):
-    """What a job writes to, and by which rules."""
+    """What an external dispatcher writes to, and the options it follows."""
 
     directory: StoreDir
     options: StoreOptions
@@ -174,56 +175,56 @@ class DispatchTargets(Struct, frozen=True):
     index: IndexFileSet | None
 
 
-class ExternalDispatcher(Protocol):
-    """Dispatches in the engine's stead."""
+class RecoveryDispatcher(Protocol):
+    """Dispatches records instead of the engine: a job, which this package cannot import."""
 
     def attach(self, targets: DispatchTargets) -> None:
-        """Be told what to write to."""
+        """Take what to write to; called first."""
         ...
 
     def prepare(self, start: int, end: int) -> None:
-        """Be told of the whole range, before its files come one by one."""
+        """Prepare for a range of the log; its files follow one by one."""
         ...
 
     def dispatch_range(self, start: int, end: int) -> int:
-        """Bring the records of a range to queues and index, and return where that ended."""
+        """Write queue units and index entries of a range; return where it ended."""
         ...
 
 
 def recover_with_external_dispatch(
     root: Path,
     conf: Source | None,
-    external: ExternalDispatcher,
+    dispatcher: RecoveryDispatcher,
     *,
     ops: FileOps,
     clock: Clock,
     options: Mapping[str, object] | None = None,
-    settled: StoreOptions | None = None,
+    known_options: StoreOptions | None = None,
 ) -> RecoveryReport:
-    """Recover a store that is not open, with external dispatch, and close it cleanly.
+    """Recover a store that is not open, dispatch by a job what queues and index lack, and close it.
 
-    `settled` are the options it was open with last, where a caller has no others.
+    `known_options` are those of the last process that had the store open, if the caller has none.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.
-        StoreLockedError: it is open.
+        StoreLockedError: a process has it open.
         StoreError: the files cannot be used.
     """
     choice = StoreOptions.choose(conf, **(options or {}))
-    values = structs.asdict(settled) if settled is not None else choice.values
+    values = structs.asdict(known_options) if known_options is not None else choice.values
     directory, paths = open_dirs(ops, root, log_paths(root, values))
-    settled = settled or resolve_options(directory, choice, {})
-    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=settled.compat_version.is_4x)
+    resolved = known_options or resolve_options(directory, choice, {})
+    place = TableLocation(ops, clock, root / names.CONFIG, is_4x=resolved.compat_version.is_4x)
     catalog = TopicBook.load(place)
-    engine = MessageStore(Base(directory, paths, settled, clock, catalog))
-    external.attach(DispatchTargets(directory, settled, engine.queues, engine.index))
-    engine.dispatch_externally(external.prepare, external.dispatch_range)
+    engine = MessageStore(Base(directory, paths, resolved, clock, catalog))
+    dispatcher.attach(DispatchTargets(directory, resolved, engine.queues, engine.index))
+    engine.dispatch_externally(dispatcher.prepare, dispatcher.dispatch_range)
     return engine.recover_and_close()
 
 
 def _read_options(options: StoreOptions) -> ReadOptions:
     known = ReadOptions.__struct_fields__
     values = {name: getattr(options, name) for name in known if hasattr(options, name)}
-    # The view finds the log by itself, where the engine has it.
+    # The view gets the log directories as an argument.
     values |= dict.fromkeys(("store_path_commit_log", "read_only_commit_log_store_paths"))
     return ReadOptions(**values)

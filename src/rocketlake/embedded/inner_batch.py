@@ -15,12 +15,12 @@ _OUTER_ONLY = flags.INNER_BATCH | flags.NEED_UNWRAP | flags.COMPRESSED | flags.C
 
 
 def is_inner_batch(message: StoredMessage) -> bool:
-    """Tell whether a record stands for several messages."""
+    """Tell whether a record holds several messages."""
     return bool(message.sys_flag & flags.INNER_BATCH)
 
 
 def pack(messages: Sequence[Message]) -> Message:
-    """Return the one message that stands for several, to be put with the flag `PACKED`.
+    """Return one message that holds several, to be put with the flag `PACKED`.
 
     Compat: as SendMessageProcessor#sendBatchMessage does for a batch topic.
 
@@ -54,10 +54,10 @@ def unpack(message: StoredMessage) -> list[StoredMessage]:
     """Return the messages of an inner batch, each with its own queue offset.
 
     Compat: as in MessageDecoder#decodeMessage, they share the record, so its id and times. The
-    flags that speak of the batch as a whole are taken off.
+    flags of the batch as a whole are removed.
 
     Raises:
-        ValueError: the body is not what its flags say, or its lengths do not add up.
+        ValueError: the body does not match its flags, or its lengths do not add up.
     """
     entries = decode_entries(message.body)
     return [_inner(message, index, entry) for index, entry in enumerate(entries)]

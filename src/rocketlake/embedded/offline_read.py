@@ -1,4 +1,4 @@
-"""Reads of a queue through the read-only view, with the answers of an open store."""
+"""Reads a queue through the read-only view, with the results of an open store."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ _RULES: Final = ReadRules.of(StoreOptions())
 def read_messages(
     view: OfflineStore, request: GetRequest, message_filter: MessageFilter | None
 ) -> GetResult:
-    """Return messages of a queue from an offset on, and where to go on."""
+    """Return messages of a queue from an offset on, and the offset to continue at."""
     read = _Read(view, request)
     messages = list(_messages(read, message_filter))
     return GetResult(
@@ -41,7 +41,7 @@ def read_messages(
 
 
 def read_columns(view: OfflineStore, request: GetRequest) -> ColumnsResult:
-    """Return messages of a queue as columns; at most those of one step of the walk."""
+    """Return messages of a queue as columns; at most those of one step."""
     read = _Read(view, request)
     columns = RecordColumns(b"", np.empty(0, ROW_DTYPE))
     for places in read.steps(None):
@@ -74,7 +74,7 @@ def _messages(read: "_Read", message_filter: MessageFilter | None) -> Iterator[S
 
 
 class _Read:
-    """One read: which units it looks at, and what became of them."""
+    """One read: the units it covers, and its outcome."""
 
     def __init__(self, view: OfflineStore, request: GetRequest) -> None:
         self.request = request
@@ -93,11 +93,12 @@ class _Read:
             self.status, self.next_offset = GetStatus.NO_MATCHED_MESSAGE, request.offset
             self._queue = queue
         else:
-            bounds = (self.min_offset, self.max_offset)
-            self.status, self.next_offset = _RULES.refuse(request.offset, *bounds)
+            self.status, self.next_offset = _RULES.refuse(
+                request.offset, self.min_offset, self.max_offset
+            )
 
     def steps(self, message_filter: MessageFilter | None) -> Iterator[Places]:
-        """Yield units that may be wanted, in pieces; `next_offset` is behind each."""
+        """Yield units that may be wanted, in steps; `next_offset` is after each step."""
         queue, request = self._queue, self.request
         if queue is None:
             return
@@ -113,7 +114,7 @@ class _Read:
                 yield wanted
 
     def records(self, places: Places) -> tuple[RecordColumns, Places]:
-        """Return the good records of units, and those units; the others are noted."""
+        """Return the valid records of units, and those units; record the others."""
         offsets, sizes = places["physical_offset"].copy(), places["size"].copy()
         columns, reasons = self._view.log.gather(offsets, sizes, checks=self._view.checks)
         good = reasons == 0
@@ -138,7 +139,7 @@ class _Read:
         )
 
     def _note_gone(self, first: int, count: int) -> None:
-        """Remember that messages expired; what is adjacent is one range."""
+        """Record that messages expired; adjacent ranges are merged."""
         if self.gone and self.gone[-1].end == first:
             first, count = self.gone[-1].first, count + first - self.gone.pop().first
         self.gone.append(Gone(first, first + count))

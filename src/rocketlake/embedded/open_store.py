@@ -382,7 +382,12 @@ def _make_parts(
     offsets = (LightOffsetBook if has_light else OffsetBook).load(
         structs.replace(location, flush_log=engine.sync)
     )
-    topics = TopicRegistry(topic_book, worker, default_queues=options.default_topic_queue_nums)
+    topics = TopicRegistry(
+        topic_book,
+        worker,
+        default_queues=options.default_topic_queue_nums,
+        may_create=options.auto_create_topic_enable,
+    )
     groups = Groups(topics.readable_queues)
     topics.on_change = groups.topic_changed
     _adopt_topics(topics, engine)

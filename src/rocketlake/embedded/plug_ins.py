@@ -1,7 +1,7 @@
-"""Plug-ins: wrappers around a store's engine, named in its options by dotted paths.
+"""Plug-ins: wrappers around the engine of a store, named in its options by dotted paths.
 
-`messageStorePlugIn = package.module.Outer,package.module.Inner`: the first is outermost, so that
-it sees a message before the others do. A class takes the engine it wraps:
+`messageStorePlugIn = package.module.Outer,package.module.Inner`: the first is outermost and sees a
+message before the others. A class takes the engine it wraps:
 
     class Noisy(PluginMessageStore):
         def put(self, request: AppendRequest) -> PutReceipt:
@@ -51,31 +51,30 @@ class PlugInContext(Struct, frozen=True):
     clock: Clock
     """The source of the time."""
     stats: StoreStats
-    """The counters of the store; a plug-in adds to them what the engine does not see."""
+    """The counters of the store; a plug-in adds what the engine does not see."""
     arrival_listener: ArrivalListener
-    """Passes arrivals on to every listener of the store, for messages that a plug-in makes
-    readable by itself."""
+    """Forwards arrivals to the listeners of the store, for messages that a plug-in stores."""
 
 
 class EngineWrapper:
-    """An engine that passes everything on to the one it wraps.
+    """An engine that forwards every call to the one it wraps.
 
-    Thread-safety: methods are called by any thread.
+    Thread-safety: any thread calls the methods.
     """
 
     def __init__(self, inner: Engine) -> None:
         self.inner = inner
         self._born_host = inner.options.store_endpoint
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the engine
         return getattr(self.inner, name)
 
     def put_plain(self, message: Message, queue_id: int) -> PutReceipt:
-        """Put a message born here and now; comes by as `put`, which is the one to override."""
+        """Put a message born here and now, through `put`, which a plug-in overrides."""
         return self.put(self._request(message, queue_id))
 
     def put_plain_async(self, message: Message, queue_id: int) -> Future[PutReceipt]:
-        """Put a message born here and now; comes by as `put_async`."""
+        """Put a message born here and now, through `put_async`."""
         return self.put_async(self._request(message, queue_id))
 
     def put(self, request: AppendRequest) -> PutReceipt:
@@ -113,7 +112,7 @@ class EngineWrapper:
         return self.inner.offset_by_time(key, timestamp, boundary)
 
     def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Return where a queue begins and ends."""
+        """Return the bounds of a queue."""
         return self.inner.queue_bounds(key)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -121,7 +120,7 @@ class EngineWrapper:
         return self.inner.message_at(physical_offset)
 
     def catch_up(self) -> None:
-        """Make everything visible that was put so far."""
+        """Make everything that was put so far visible."""
         self.inner.catch_up()
 
     def drop_topic(self, topic: str) -> int:
@@ -137,7 +136,7 @@ class EngineWrapper:
         return self.inner.runtime_info()
 
     def flush(self) -> None:
-        """Bring everything to disk that was put so far."""
+        """Bring everything that was put so far to disk."""
         self.inner.flush()
 
     def close(self) -> None:
@@ -154,7 +153,7 @@ class EngineWrapper:
 
 
 class PluginMessageStore(EngineWrapper):
-    """A plug-in that changes nothing; override what is to be different.
+    """A plug-in that changes nothing; override methods to change them.
 
     Compat: AbstractPluginMessageStore.
     """
@@ -177,7 +176,7 @@ def find_plug_ins(paths: Sequence[str]) -> list[tuple[str, Factory]]:
 
 
 def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]], context: PlugInContext) -> Engine:
-    """Put wrappers around an engine, the first outermost.
+    """Wrap an engine in plug-ins, the first outermost.
 
     Raises:
         ConfigError: one cannot be made; the message has its name.
@@ -185,7 +184,7 @@ def wrap(engine: Engine, plug_ins: Sequence[tuple[str, Factory]], context: PlugI
     for path, factory in reversed(plug_ins):
         try:
             engine = factory(engine, context)
-        except Exception as error:  # whatever the code of a plug-in raises stops the start
+        except Exception as error:  # any error of a plug-in stops the start
             raise _refuse(f"{path} cannot be made: {error!r}") from error
     return engine
 

@@ -1,7 +1,7 @@
-"""PutFailedError from a receipt: what failed, where, whether it is stored, and the way out.
+"""PutFailedError from a receipt: what failed, whether the message is stored, and the way out.
 
-The engine answers every put with a status, as RocketMQ does. This module is the only place where a
-status becomes an exception.
+The engine returns a status for every put, as RocketMQ does. Only this module turns a status into an
+exception.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from rocketlake.errors import PutFailedError
 from rocketlake.store.api import PutReceipt, PutStatus
 from rocketlake.store.put.future import OnFailure, PutFuture
 
-_CLOSED: Final = "the store is closed"  # how the engine's reasons end
+_CLOSED: Final = "the store is closed"  # how reasons of the engine end
 _FORKED: Final = "the process forked"  # how they begin
 
 
@@ -100,11 +100,11 @@ def is_of_closed_store(receipt: PutReceipt) -> bool:
 
 
 def raising(future: Future[PutReceipt], on_failure: OnFailure) -> Future[PutReceipt]:
-    """Return a future of the same put that raises where the receipt is not PUT_OK."""
+    """Return a future of the same put that raises if the receipt is not PUT_OK."""
     if isinstance(future, PutFuture):
         future.on_failure = on_failure
         return future
-    # A plug-in's own kind of future.
+    # A future made by a plug-in.
     answer = PutFuture()
     answer.on_failure = on_failure
     future.add_done_callback(lambda done: _pass_on(done, answer))

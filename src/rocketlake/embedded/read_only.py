@@ -1,4 +1,4 @@
-"""ReadOnlyStore: any store, also one that another process has open, without changing a byte."""
+"""ReadOnlyStore: reads any store, even one that another process has open, and changes no byte."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class ReadOnlyStore(ReadableStore, Closing):
 
     Every call sees what was written before it. The store is shown as recovery would leave it.
 
-    Thread-safety: any thread may call anything; one call at a time is served.
+    Thread-safety: any thread may call anything; calls are serialized.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class ReadOnlyStore(ReadableStore, Closing):
         """Open a store directory.
 
         Raises:
-            StoreNotFoundError: it is not there, is no directory or may not be read.
+            StoreNotFoundError: it does not exist, is not a directory or may not be read.
             ConfigError: options contradict the files.
         """
-        self._name = path  # as the caller knows it
+        self._name = path  # as the caller gave it
         path = path.absolute()
         view = OfflineStore(path, log_dirs=log_dirs, options=options)
         self._engine = OfflineEngine(view, path)
-        settled = options or ReadOptions()
-        super().__init__(self._engine, query_max=settled.max_msgs_num_batch)
+        resolved = options or ReadOptions()
+        super().__init__(self._engine, query_max=resolved.max_msgs_num_batch)
         self.path = path
         self.unused_options = unused_options
 
@@ -61,16 +61,16 @@ class ReadOnlyStore(ReadableStore, Closing):
         return f"<ReadOnlyStore {str(self.path)!r} {state}>"
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         self._engine.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody closed it."""
+        """Whether the store was not closed."""
         return self._engine.is_open
 
     def require_open(self) -> None:
-        """Refuse to work unless the store is open.
+        """Raise unless the store is open.
 
         Raises:
             StoreClosedError: it is closed.
@@ -78,7 +78,7 @@ class ReadOnlyStore(ReadableStore, Closing):
         self._engine.require_open()
 
     def topics(self) -> list[TopicConfig]:
-        """Return the topics, by name; those that only have queues are there too.
+        """Return the topics by name, including topics that have queues but no entry.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -87,7 +87,7 @@ class ReadOnlyStore(ReadableStore, Closing):
         return sorted(self._topic_table().values(), key=lambda config: config.name)
 
     def topic(self, name: str) -> TopicConfig | None:
-        """Return a topic; None if there is none of that name.
+        """Return a topic; None if it does not exist.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -108,7 +108,7 @@ class ReadOnlyStore(ReadableStore, Closing):
         return offset_table.load(self.path / names.CONFIG)
 
     def put(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: nothing is ever written.
+        """Raise: the store is read-only.
 
         Raises:
             StoreError: always.
@@ -124,9 +124,9 @@ class ReadOnlyStore(ReadableStore, Closing):
 
 
 class OfflineEngine:
-    """Reads a store through the read-only view, which it brings up to date at each call.
+    """Reads a store through the read-only view, which it refreshes at each call.
 
-    Thread-safety: `_lock` owns the view.
+    Thread-safety: `_lock` guards the view.
     """
 
     def __init__(self, view: OfflineStore, path: Path) -> None:
@@ -136,13 +136,13 @@ class OfflineEngine:
         self.is_open = True
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         with self._lock:
             self.is_open = False
             self._view.close()
 
     def require_open(self) -> None:
-        """Refuse to work once closed.
+        """Raise if closed.
 
         Raises:
             StoreClosedError: it was closed.
@@ -151,7 +151,7 @@ class OfflineEngine:
             raise StoreClosedError(f"the store {self._path} is closed")
 
     def catch_up(self) -> None:
-        """Do nothing: every call does."""
+        """Do nothing: every call refreshes the view."""
 
     def queue_counts(self) -> dict[str, int]:
         """Return how many queues each topic has."""
@@ -161,7 +161,7 @@ class OfflineEngine:
         return counts
 
     def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Return where a queue begins and ends; (0, 0) without the queue."""
+        """Return the bounds of a queue; (0, 0) without the queue."""
 
         def bounds(view: OfflineStore) -> tuple[int, int]:
             queue = view.queues.get(key)
@@ -178,7 +178,7 @@ class OfflineEngine:
         return self._ask(offset)
 
     def query(self, query: KeyQuery) -> QueryResult:
-        """Return messages by key, the newest ones in the order of the log."""
+        """Return the newest messages by key, in the order of the log."""
         return QueryResult(messages=self._ask(lambda view: view.find(query)))
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
@@ -186,7 +186,7 @@ class OfflineEngine:
         return self._ask(lambda view: view.message_at(physical_offset))
 
     def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
-        """Return messages of a queue from an offset on, and where to go on."""
+        """Return messages of a queue from an offset on, and the offset to continue at."""
         return self._ask(lambda view: read_messages(view, request, message_filter))
 
     def columns(self, request: GetRequest) -> ColumnsResult:

@@ -1,4 +1,4 @@
-"""ReadableStore: what every open store can do, whether it may be written or not."""
+"""ReadableStore: reads a store, whether it is open for writing or read-only."""
 
 from abc import ABC, abstractmethod
 from typing import Literal
@@ -20,15 +20,15 @@ from rocketlake.store.queue.times import Boundary
 
 
 class ReadableStore(ABC):
-    """The reading face of a store. Thread-safety: any thread may call anything."""
+    """Reads a store. Thread-safety: any thread may call anything."""
 
     def __init__(self, reader: ReadEngine, *, query_max: int) -> None:
         self._reader = reader
-        self._query_max = query_max  # messages of a query that names no number
+        self._query_max = query_max  # messages of a query without a limit
 
     @abstractmethod
     def require_open(self) -> None:
-        """Refuse to work unless the store is open.
+        """Raise unless the store is open.
 
         Raises:
             StoreClosedError: it is closed.
@@ -47,11 +47,11 @@ class ReadableStore(ABC):
         sql: str | None = None,
         group: str = "",
     ) -> GetResult:
-        """Return messages of a queue from an offset on, and where to go on: `next_offset`.
+        """Return messages of a queue from an offset on, and the offset to continue at.
 
-        What this process has put is there. `tags` is an expression such as `paid || refunded`,
-        `sql` one of SQL92 such as `region = 'EU' AND amount > 100`. A record whose bytes are bad is
-        left out and listed in `corrupt`.
+        Every message that this process has put is visible. `tags` is an expression such as `paid ||
+        refunded`, `sql` one of SQL92 such as `region = 'EU' AND amount > 100`. A record whose bytes
+        are bad is skipped and listed in `corrupt`.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -67,10 +67,10 @@ class ReadableStore(ABC):
     def columns(
         self, topic: str, queue_id: int, offset: int, max_messages: int = 1024
     ) -> ColumnsResult:
-        """Return messages of a queue as columns, which is several times faster than `get`.
+        """Return messages of a queue as columns, several times faster than `get`.
 
         `columns["queue_offset"]` is an array, `columns.messages()` gives the messages. There may be
-        fewer than asked for although there are more: go on at `next_offset`.
+        fewer than asked for although there are more: continue at `next_offset`.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -93,14 +93,14 @@ class ReadableStore(ABC):
     ) -> list[StoredMessage]:
         """Return the newest messages that have a key, in the order in which they were put.
 
-        With `tag` in place of a key, those that have this tag, as far as the index has tags: those
-        of messages that were indexed by RocketMQ 5.5 or with `compatVersion` 5.5.
+        With `tag` instead of a key, those with this tag, as far as the index has tags: messages
+        indexed by RocketMQ 5.5 or with `compatVersion` 5.5 do.
 
-        Without `max_messages` there are at most as many as the option `maxMsgsNumBatch` says, 64
-        unless it is set. `begin` and `end` limit the time at which they were stored, both included.
+        The default of `max_messages` is the option `maxMsgsNumBatch`, 64 unless set. `begin` and
+        `end` limit the store time, both included.
 
         Raises:
-            TypeError, ValueError: an argument makes no sense; the text names it.
+            TypeError, ValueError: an argument is wrong; the message names it.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -112,7 +112,7 @@ class ReadableStore(ABC):
         )
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """Return the message whose record begins at an offset of the log; None if no good one does.
+        """Return the message whose record begins at a log offset; None without a valid record.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -121,10 +121,10 @@ class ReadableStore(ABC):
         return self._reader.message_at(physical_offset)
 
     def message(self, msg_id: str) -> StoredMessage | None:
-        """Return the message with an id, as receipts have it; None if it is gone.
+        """Return the message with an id, as in receipts; None if it was deleted.
 
         Raises:
-            ValueError: it is no id.
+            ValueError: it is not a message id.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -140,10 +140,10 @@ class ReadableStore(ABC):
     ) -> int:
         """Return the queue offset of the first message not stored before a time.
 
-        With `boundary="upper"`: of the last one not stored after it.
+        With `boundary="upper"`: that of the last message not stored after it.
 
         Raises:
-            TypeError, ValueError: an argument makes no sense; the text names it.
+            TypeError, ValueError: an argument is wrong; the message names it.
             StoreClosedError: the store is closed.
         """
         self.require_open()
@@ -188,7 +188,7 @@ class ReadableStore(ABC):
         return 0 if config is None else config.read_queue_count
 
     def groups(self) -> list[str]:
-        """Return the consumer groups that have committed something.
+        """Return the consumer groups that have committed offsets.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -197,7 +197,7 @@ class ReadableStore(ABC):
         return group_names(self._offset_table())
 
     def progress(self, group: str) -> list[QueueProgress]:
-        """Return where a group is in each queue of the topics that it consumes.
+        """Return the progress of a group in each queue of the topics that it consumes.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -233,7 +233,7 @@ def make_query(
     """Return a query by key or by tag.
 
     Raises:
-        TypeError, ValueError: an argument makes no sense; the text names it.
+        TypeError, ValueError: an argument is wrong; the message names it.
     """
     if key is not None and tag is not None:
         raise TypeError(f"key = {key!r} and tag = {tag!r}: wanted one of the two")
@@ -272,10 +272,10 @@ def _checked_tag(tag: str) -> str:
 
 
 def parse_boundary(boundary: str) -> Boundary:
-    """Return which neighbour is wanted.
+    """Return the boundary of a name.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither 'lower' nor 'upper'.
     """
     try:
         return Boundary(boundary)

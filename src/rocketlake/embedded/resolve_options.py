@@ -1,4 +1,4 @@
-"""The options of a store that is opened: what a caller chose, and what its files say."""
+"""Resolves the options of a store: the caller's choice, the sizes of its files, and defaults."""
 
 import logging
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 
 def log_paths(root: Path, values: Mapping[str, Any]) -> QueuePaths | None:
-    """Return the directories of the log that options name; None if they name none."""
+    """Return the log directories in the options; None without one."""
     names_ = ("store_path_commit_log", "read_only_commit_log_store_paths")
     writable, read_only = (values.get(name) for name in names_)
     return named_paths(writable, read_only, root)
 
 
 def preset_of(choice: Choice, preset: Mapping[str, object] | None = None) -> Mapping[str, object]:
-    """Return the defaults of a program's store; none with a broker.conf: RocketMQ's hold then."""
+    """Return the embedded defaults; none with a broker.conf, where RocketMQ's apply."""
     if choice.is_broker_conf:
         return {}
     return embedded() if preset is None else preset
@@ -31,21 +31,21 @@ def preset_of(choice: Choice, preset: Mapping[str, object] | None = None) -> Map
 
 def kept_options(choice: Choice) -> Mapping[str, object]:
     """Return the options that keep every message; none with a broker.conf."""
-    # Why: a broker's configuration asks for what that broker does, deleting included.
+    # Why: a broker.conf asks for what that broker does, including deletion.
     return {} if choice.is_broker_conf else keeping(choice.values)
 
 
 def resolve_options(
     directory: StoreDir, choice: Choice, kept: Mapping[str, object]
 ) -> StoreOptions:
-    """Return all options of a store: those chosen, those its files have, and defaults.
+    """Return all options of a store: chosen ones, those of its files, and defaults.
 
     Raises:
         ConfigError: a choice contradicts the files.
     """
     found = find_shape(directory, choice.values)
     is_reference = found.get("mapped_file_size_commit_log") == layout.DEFAULT_LOG_FILE_SIZE
-    # Why: a broker's store gets no small files beside its large ones, which it could not use.
+    # Why: the store of a broker gets no small files beside its large ones, which it could not use.
     preset = {"default_topic_queue_nums": 4} if is_reference else embedded()
     options = StoreOptions.complete(choice, found, kept, preset_of(choice, preset))
     choice.check_agrees(options, found, where=directory.root)

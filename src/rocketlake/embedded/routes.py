@@ -1,4 +1,4 @@
-"""Routes: to which queue of its topic a message goes."""
+"""Route: selects the queue of a topic for a message."""
 
 from functools import lru_cache
 from itertools import cycle
@@ -12,7 +12,7 @@ _hash = lru_cache(maxsize=8192)(java_hash)
 class Route:
     """The queues of one topic that may be written; replaced when the topic changes.
 
-    Thread-safety: `turn` may be called by any thread; each call gives the next queue.
+    Thread-safety: any thread may call `turn`; each call returns the next queue.
     """
 
     __slots__ = ("count", "is_batch", "turn")
@@ -21,7 +21,7 @@ class Route:
         self.count = config.write_queue_count
         self.is_batch = config.is_batch
         self.turn = cycle(range(self.count)).__next__
-        """Returns the queue whose turn it is: 0, 1, 2 … and again."""
+        """Returns the queues in turn: 0, 1, 2 … and again."""
 
     def queue_of(self, ordering_key: str) -> int:
         """Return the queue of an ordering key: the Java hash, without its sign, modulo the count.
@@ -31,10 +31,10 @@ class Route:
         return abs(_hash(ordering_key)) % self.count
 
     def check(self, topic: str, queue_id: object) -> int:
-        """Return the number of a queue that the topic has.
+        """Return a queue id of the topic.
 
         Raises:
-            TypeError, ValueError: it has not; the message names how many there are.
+            TypeError, ValueError: the topic has no such queue; the message has their number.
         """
         if isinstance(queue_id, bool) or not isinstance(queue_id, int):
             raise TypeError(f"queue_id = {queue_id!r} is {type(queue_id).__name__}; wanted int")

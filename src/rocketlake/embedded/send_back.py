@@ -1,4 +1,4 @@
-"""A message that a group could not consume: again later, or to the group's dead letters.
+"""Redelivery of a message that a group could not consume: a retry, or the dead letters.
 
 Compat: as AbstractSendMessageProcessor#consumerSendMsgBack, which answers CONSUMER_SEND_MSG_BACK.
 """
@@ -14,10 +14,10 @@ from rocketlake.model.topics import dlq_topic, retry_topic
 from rocketlake.store.api import AppendRequest
 
 FIRST_LEVEL: Final = 3
-"""The delay level of the first retry; each one after it waits for a level more."""
+"""The delay level of the first retry; each further retry adds one level."""
 
 OF_ONE_RECORD: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULTI_QUEUE_OFFSET})
-"""Properties that a put writes for one record at one place of the log."""
+"""Properties that a put writes for one record at one log offset."""
 
 
 def back_request(
@@ -28,10 +28,10 @@ def back_request(
     max_times: int | None = None,
     is_4x: bool = False,
 ) -> AppendRequest:
-    """Return the put that gives a message back to its group.
+    """Return the put that redelivers a message to its group.
 
-    `delay_level` 0 is three and the times it was consumed again already; below 0 it goes to the
-    dead letters at once, as it does after `max_times` (None: those of the group).
+    `delay_level` 0 means three plus the redeliveries so far; below 0 the message goes to the dead
+    letters at once, as it does after `max_times` (None: the limit of the group).
     """
     properties = {k: v for k, v in message.properties.items() if k not in OF_ONE_RECORD}
     properties.setdefault(names.RETRY_TOPIC, message.topic)
@@ -44,11 +44,11 @@ def back_request(
     properties[names.DELAY] = str(level)
     if not properties.get(names.ORIGIN_MESSAGE_ID, "").strip():
         properties[names.ORIGIN_MESSAGE_ID] = message.msg_id
-    # Compat: the reference draws the retry queue by lot. There is one, mostly.
+    # Compat: the reference chooses the retry queue at random. There is usually one.
     queue_id = 0 if is_dead else message.physical_offset % max(group.retry_queue_count, 1)
     topic = dlq_topic(group.name) if is_dead else retry_topic(group.name)
     if level > 0:
-        # Compat: the delay puts these into the same map, so that they have their places in it.
+        # Compat: the delay puts these into the same map, which determines their order.
         properties |= {names.REAL_TOPIC: topic, names.REAL_QUEUE_ID: str(queue_id)}
     return AppendRequest(
         message=Message(

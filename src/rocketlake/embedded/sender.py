@@ -1,10 +1,10 @@
-"""Sender: messages on their way to the engine, each with its topic and its queue.
+"""Sender: puts messages to the engine, each into a queue of its topic.
 
-1. A good message for a topic that is known takes one look-up and one call.
-2. A topic that is not known is made when its first message was taken: one that is refused leaves
+1. A valid message for a known topic takes one lookup and one call.
+2. An unknown topic is created after its first message was appended: a refused message leaves
    nothing behind.
-3. The engine answers with statuses. Here a put that did not end with PUT_OK raises, unless the
-   store was opened with `raise_on_failure=False`; a put that succeeds pays one comparison for that.
+3. The engine answers with statuses. A put that did not end with PUT_OK raises here, unless the
+   store was opened with `raise_on_failure=False`; a successful put costs one comparison for that.
 """
 
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from rocketlake.errors import StoreClosedError, StoreError
 from rocketlake.format.record import StoredMessage
 from rocketlake.model.flags import TRANSACTION_MASK
 from rocketlake.model.message import Message
-from rocketlake.model.topics import TopicConfig, is_system_topic, topic_size_max
+from rocketlake.model.topics import TopicConfig, is_system_topic
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.put.future import OnFailure, PutFuture
 
@@ -39,7 +39,7 @@ class Sender:
     def __init__(
         self, engine: Engine, topics: TopicRegistry, *, path: Path, raises: bool = True
     ) -> None:
-        """Without `raises` a put that fails is answered with its status."""
+        """Without `raises` a failed put returns a receipt with its status."""
         self.path = path
         self._engine = engine
         self._raises = raises
@@ -49,23 +49,22 @@ class Sender:
         self._put_plain = engine.put_plain
         self._put_plain_async = engine.put_plain_async
         self._host = engine.options.store_endpoint
-        self._may_create = engine.options.auto_create_topic_enable
 
     # --- one message ---------------------------------------------------------------------------
 
     def put(self, message: Message, queue_id: int | None = None) -> PutReceipt:
-        """Store a message; the receipt says where it is.
+        """Store a message; the receipt has its position.
 
-        Without `queue_id` it goes to the queue of its `ordering_key`; without that, queues take
-        turns. A topic that is not known is made. With `flush_disk_type="SYNC_FLUSH"` the message
-        is on disk when this returns; otherwise it goes there in the background.
+        Without `queue_id` it goes to the queue of its `ordering_key`, or else to the queues in
+        turn. An unknown topic is created. With `flush_disk_type="SYNC_FLUSH"` the message is on
+        disk when this returns; otherwise it is flushed in the background.
 
         Raises:
-            PutFailedError: the store refused the message, or could not keep the promise above;
-                `may_be_stored` tells which. With `raise_on_failure=False` the receipt's `status`
-                says so instead.
-            TypeError, ValueError: a record cannot express the message, or the topic has no such
-                queue; the text names field, value and way out, and nothing was changed.
+            PutFailedError: the store refused the message, or could not flush or replicate it;
+                `may_be_stored` tells which. With `raise_on_failure=False` the `status` of the
+                receipt says so instead.
+            TypeError, ValueError: a record cannot hold the message, or the topic has no such
+                queue; the message names field, value and way out, and nothing was changed.
             StoreClosedError: the store is closed.
             StorePoisonedError: a flush failed, now or before.
         """
@@ -78,17 +77,17 @@ class Sender:
                 queue_id = route.turn() if key is None else route.queue_of(key)
             elif not 0 <= queue_id < route.count:
                 route.check(message.topic, queue_id)
-            # What a record cannot express the engine refuses; `explain` has better words.
+            # The engine refuses what a record cannot hold; `explain` says it better.
             receipt = self._put_plain(message, queue_id)
         except (AttributeError, TypeError, ValueError) as error:
             explain(message, error)
         return receipt if receipt.status is _OK else self._answer(receipt, message.topic)
 
     def put_async(self, message: Message, queue_id: int | None = None) -> Future[PutReceipt]:
-        """Store a message without waiting for the disk; the future has what `put` would return.
+        """Store a message without waiting for the disk; the future has the result of `put`.
 
-        The message has its place in the queue when this returns. The future raises what `put`
-        would raise once the message is on its way: PutFailedError, StorePoisonedError.
+        The message has its queue offset when this returns. The future raises what `put` would
+        raise after the append: PutFailedError, StorePoisonedError.
 
         Raises:
             TypeError, ValueError, StoreClosedError: as `put`.
@@ -101,15 +100,15 @@ class Sender:
                 if refused is not None:
                     return _done(refused)
                 check_message(message)
-                route, config = self.find_route(message.topic)
+                route, config = self._topics.find_route(message.topic)
             queue = self._choose_queue(route, message, queue_id)
             future = self._put_plain_async(message, queue)
         except (AttributeError, TypeError, ValueError) as error:
             explain(message, error)
-        if config is not None and _is_taken(future):
-            self._keep_topic(config)
+        if config is not None and _is_appended(future):
+            self._add_topic(config)
         if self._on_failure is not None:
-            # Why: a call less is felt where many puts are under way.
+            # Why: with many puts in flight, one call less is measurable.
             if type(future) is PutFuture:
                 future.on_failure = self._on_failure
             else:
@@ -117,13 +116,13 @@ class Sender:
         return future
 
     def put_again(self, message: StoredMessage) -> PutReceipt:
-        """Store a message that a log held before, as a new record.
+        """Store a message of an earlier log as a new record.
 
-        Topic, queue, properties, body and birth stay; one that waited for its time waits again. A
-        topic or queue that is not known is made.
+        Topic, queue, properties, body, born time and born host stay; a delayed message is delayed
+        again. A missing topic or queue is created.
 
         Raises:
-            ValueError: a record cannot express the message, or the topic may not be written.
+            ValueError: a record cannot hold the message, or the topic may not be written.
             PutFailedError, StoreClosedError, StorePoisonedError: as `put`.
         """
         refused = self._refuse_if_closed()
@@ -131,7 +130,7 @@ class Sender:
             return refused
         if not is_system_topic(message.topic):
             self._topics.ensure_queues(message.topic, message.queue_id + 1)
-            self.find_route(message.topic)[0].check(message.topic, message.queue_id)
+            self._topics.find_route(message.topic)[0].check(message.topic, message.queue_id)
         properties = {k: v for k, v in message.properties.items() if k not in OF_ONE_RECORD}
         again = Message(
             topic=message.topic,
@@ -152,13 +151,13 @@ class Sender:
     # --- several -------------------------------------------------------------------------------
 
     def put_batch(self, messages: Iterable[Message], queue_id: int | None = None) -> PutReceipt:
-        """Store messages of one topic behind each other in one queue: all of them, or none.
+        """Store messages of one topic, one after another, in one queue: all of them, or none.
 
-        The receipt's offsets are those of the first. In a topic whose queues are batch queues they
-        become one record.
+        The offsets of the receipt are those of the first. In a topic with batch queues the
+        messages become one record.
 
         Raises:
-            TypeError, ValueError: as `put`; there is no message, or they have several topics.
+            TypeError, ValueError: as `put`; there is no message, or there are several topics.
             PutFailedError, StoreClosedError, StorePoisonedError: as `put`.
         """
         refused = self._refuse_if_closed()
@@ -174,13 +173,13 @@ class Sender:
         except (AttributeError, TypeError, ValueError) as error:
             _explain_batch(batch, error)
         if config is not None and receipt.is_ok:
-            self._keep_topic(config)
+            self._add_topic(config)
         return self._answer(receipt, batch[0].topic)
 
     def put_batch_async(
         self, messages: Iterable[Message], queue_id: int | None = None
     ) -> Future[PutReceipt]:
-        """Store messages as `put_batch` does; the future has what it would return.
+        """Store messages as `put_batch` does; the future has its result.
 
         Raises:
             TypeError, ValueError, StoreClosedError: as `put_batch`.
@@ -196,8 +195,8 @@ class Sender:
             future = self._engine.put_batch_async(request)
         else:
             future = self._engine.put_async(request)
-        if config is not None and _is_taken(future):
-            self._keep_topic(config)
+        if config is not None and _is_appended(future):
+            self._add_topic(config)
         return future if self._on_failure is None else raising(future, self._on_failure)
 
     def _batch_request(
@@ -216,7 +215,7 @@ class Sender:
                     f"messages are of several topics, {topic!r} and {message.topic!r}; a batch has"
                     " one"
                 )
-        route, config = self.find_route(topic)
+        route, config = self._topics.find_route(topic)
         queue = self._choose_queue(route, _leader(batch, queue_id), queue_id)
         if route.is_batch and len(batch) > 1:
             packed = inner_batch.pack(batch)
@@ -231,11 +230,11 @@ class Sender:
         )
         return request, config
 
-    # --- how a put ended -----------------------------------------------------------------------
+    # --- results of puts -----------------------------------------------------------------------
 
     @abstractmethod
     def require_open(self) -> None:
-        """Refuse to work unless the store is open, and in this process.
+        """Raise unless the store is open, and in this process.
 
         Raises:
             StoreClosedError: it is closed, or was opened before this process was forked.
@@ -246,7 +245,7 @@ class Sender:
         """Return what `require_open` raises."""
 
     def _refuse_if_closed(self) -> PutReceipt | None:
-        """Return the answer to a put into a closed store; None if the store is open.
+        """Return the receipt of a put into a closed store; None if the store is open.
 
         Raises:
             StoreClosedError: the store is closed, and failures are raised.
@@ -260,7 +259,7 @@ class Sender:
         return None
 
     def _answer(self, receipt: PutReceipt, topic: str) -> PutReceipt:
-        """Return the receipt of a put, or raise what it means.
+        """Return the receipt of a put, or raise its error.
 
         Raises:
             PutFailedError, StoreClosedError: it is not PUT_OK, and failures are raised.
@@ -281,48 +280,18 @@ class Sender:
         if refused is not None:
             return refused
         check_message(message)
-        route, config = self.find_route(message.topic)
+        route, config = self._topics.find_route(message.topic)
         queue = self._choose_queue(route, message, queue_id)
         receipt = self._put_plain(message, queue)
         if config is not None and receipt.is_ok:
-            self._keep_topic(config)
+            self._add_topic(config)
         return self._answer(receipt, message.topic)
 
-    def _keep_topic(self, config: TopicConfig) -> None:
-        """Keep the topic of a message that the log has."""
-        # Why: where `close` came between the two, the next start adopts the topic of the message.
+    def _add_topic(self, config: TopicConfig) -> None:
+        """Add the topic of an appended message."""
+        # Why: if the store was closed meanwhile, the next start adds the topic.
         with suppress(StoreClosedError):
             self._topics.register(config)
-
-    def find_route(self, topic: str) -> tuple[Route, TopicConfig | None]:
-        """Return the route of a topic, and its config if the topic does not exist yet.
-
-        Raises:
-            ValueError: the topic may not be written, or does not exist and is not created by a put.
-        """
-        route = self._routes.get(topic)
-        if route is not None:
-            return route, None
-        known = self._topics.book.get(topic)
-        if known is not None:
-            # Why: a topic that another thread is making has its route when it is on the disk.
-            route = self._topics.wait_for_route(topic)
-            if route is not None:
-                return route, None
-            raise ValueError(
-                f"topic {topic!r} may not be written (perm {known.perm},"
-                f" {known.write_queue_count} write queues);"
-                f" update_topic({topic!r}, writable=True) allows it"
-            )
-        if not self._may_create:
-            raise ValueError(
-                f"there is no topic {topic!r}, and auto_create_topic_enable is off;"
-                f" create_topic({topic!r}) makes it"
-            )
-        config = self._topics.make_config(topic)
-        if len(topic) > topic_size_max(topic):
-            return Route(config), None  # the engine refuses it, with a status of its own
-        return Route(config), config
 
     def _choose_queue(self, route: Route, message: Message, queue_id: int | None) -> int:
         if queue_id is not None:
@@ -341,10 +310,10 @@ class Sender:
 
 
 def _leader(batch: Sequence[Message], queue_id: int | None) -> Message:
-    """Return the message that says where a batch goes.
+    """Return the message that determines the queue of a batch.
 
     Raises:
-        ValueError: no queue is named, and the messages belong to different ones.
+        ValueError: no queue is given, and the messages have different ordering keys.
     """
     if queue_id is None:
         keys = {message.ordering_key for message in batch}
@@ -358,19 +327,19 @@ def _leader(batch: Sequence[Message], queue_id: int | None) -> Message:
 
 
 def _explain_batch(batch: Sequence[Message], error: Exception) -> NoReturn:
-    """Raise the best words for why messages cannot be put; at worst those there are."""
+    """Raise the most specific error for messages that cannot be put."""
     for message in batch:
         check_message(message)
     raise error
 
 
 def _done(receipt: PutReceipt) -> Future[PutReceipt]:
-    """Return a future that is answered."""
+    """Return a future that has its receipt."""
     future = PutFuture()
     future.answer(receipt)
     return future
 
 
-def _is_taken(future: Future[PutReceipt]) -> bool:
-    """Tell whether the log has the message: a put that is refused is answered at once."""
+def _is_appended(future: Future[PutReceipt]) -> bool:
+    """Tell whether the message was appended: a refused put has its receipt at once."""
     return not future.done() or (future.exception() is None and future.result().is_ok)

@@ -1,7 +1,7 @@
-"""ServerStore: a store as a server of clients uses it, with RocketMQ's defaults.
+"""ServerStore: a store for a server, with RocketMQ's defaults.
 
-The engine takes requests as their clients encoded them (`put_fields`, `non_blocking`) and answers
-with the log's bytes (`get_raw`). Beside it are the tables of a broker, and what delays messages.
+The engine takes requests as clients encoded them (`put_fields`, `non_blocking`) and returns bytes
+of the log (`get_raw`). Beside it are the tables of a broker and the delay services.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from rocketlake.store.recovery.parts import RecoveryReport
 class ServerStore(Closing):
     """An open store of a server. Made by `open_server_store`.
 
-    Puts are answered with RocketMQ's statuses; nothing raises for a message that is refused.
+    Puts return RocketMQ's statuses; a refused message raises nothing.
 
     Thread-safety: any thread may call anything.
 
-    Durability: as that of the engine. Tables are written every so often, when they are persisted,
-    and when the store is closed.
+    Durability: as that of the engine. Tables are written periodically, by `persist`, and when the
+    store is closed.
     """
 
     def __init__(self, store: Store, parts: StoreParts) -> None:
@@ -42,7 +42,7 @@ class ServerStore(Closing):
         self.unused_options = store.unused_options
         """Keys that were set and have no effect on this store; the options page says why."""
         self.engine = parts.core
-        """Takes requests and gives answers; docs/server.md."""
+        """Takes requests and returns answers; docs/server.md."""
         self.topics = parts.topics
         """Topics and their queues. The engine checks neither: a put may name any queue."""
         self.groups = parts.group_book
@@ -52,7 +52,7 @@ class ServerStore(Closing):
         self.filters = parts.filters
         """SQL92 subscriptions (consumerFilter.json)."""
         self.delay = parts.delay
-        """Delivers delayed messages while the store takes puts."""
+        """Delivers delayed messages while the store accepts puts."""
 
     @property
     def options(self) -> StoreOptions:
@@ -71,11 +71,11 @@ class ServerStore(Closing):
 
     @property
     def role(self) -> BrokerRole:
-        """The role that the store has now."""
+        """The current role of the store."""
         return self.engine.role
 
     def change_role(self, role: BrokerRole) -> None:
-        """Become a replica, or take puts and deliver delayed messages; as `MessageStore` does."""
+        """Become a replica or a primary; see `MessageStore.change_role`."""
         self.engine.change_role(role)
 
     def info(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class ServerStore(Closing):
         return self._store.info()
 
     def persist(self) -> None:
-        """Have the log on the disk, and the tables with it.
+        """Bring the log and the tables to disk.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -113,10 +113,10 @@ def open_server_store(
     dispatchers: Sequence[CustomDispatcher] = (),
     **options: object,
 ) -> ServerStore:
-    """Open a store for a server; a directory that is not there is made.
+    """Open a store for a server; a missing directory is created.
 
-    As `open_store`, but what no option sets is as in RocketMQ, wherever options come from: files of
-    1 GiB, 8 queues for a new topic, deletion by age and disk use, `~/store` without a path.
+    As `open_store`, but always with RocketMQ's defaults: files of 1 GiB, 8 queues for a new topic,
+    deletion by age and disk use, `~/store` without a path.
 
     Raises:
         ConfigError: an option is unknown, wrong, or contradicts the files of the store.

@@ -23,7 +23,7 @@ from rocketlake.embedded.send_back import back_request
 from rocketlake.embedded.sender import Sender
 from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.tables import TableKeeper
-from rocketlake.embedded.topic_registry import TopicRegistry, check_topic_words, topic_changes
+from rocketlake.embedded.topic_registry import TopicRegistry, check_topic_arguments, topic_changes
 from rocketlake.errors import StoreClosedError
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
@@ -223,7 +223,7 @@ class Store(Sender, ReadableStore, Closing):
             StoreClosedError: the store is closed.
         """
         self.require_open()
-        check_topic_words(queues, attributes)
+        check_topic_arguments(queues, attributes)
         check_new_topic(name)
         config = self._topics.make_config(name)
         queues = config.read_queue_count if queues is None else queues

@@ -1,4 +1,4 @@
-"""Tables of an open store: written from time to time, and compared with the queues at the start."""
+"""The tables of an open store: written periodically, and checked against the queues at a start."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class TableKeeper(BackgroundService):
-    """Writes the tables that changed, every so often and when it is closed.
+    """Writes changed tables, periodically and when it is closed.
 
     Invariant: closed before the lock of the store is released; a closed book is never written.
     """
@@ -26,11 +26,11 @@ class TableKeeper(BackgroundService):
         self._is_poisoned = False
 
     def pause_s(self) -> float:
-        """Return how long to wait for the next write."""
+        """Return the time until the next write."""
         return self._interval_s
 
     def run_once(self) -> None:
-        """Write what changed; a table that cannot be written does not hold up the others.
+        """Write changed tables; one that cannot be written does not stop the others.
 
         Raises:
             RocketLakeError: a table could not be written.
@@ -38,15 +38,18 @@ class TableKeeper(BackgroundService):
         try:
             self._write()
         except StorePoisonedError as error:
-            # Why: trying again cannot help. Puts and `close` report the same failure.
+            # Why: a retry cannot help. Puts and `close` report the same failure.
             if not self._is_poisoned:
                 self._is_poisoned = True
-                log.warning("tables that speak of the log are not written any more: %s", error)
+                log.warning("tables that refer to the log are no longer written: %s", error)
 
     def run_last(self) -> None:
-        """Write what changed for the last time; raises as `run_once`, and once poisoned too.
+        """Write changed tables for the last time and close all of them.
 
-        A table that cannot be written does not hold up the others, and all are closed.
+        One that cannot be written does not stop the others.
+
+        Raises:
+            RocketLakeError: a table could not be written, or the log is poisoned.
         """
         self._write(is_last=True)
 
@@ -64,14 +67,14 @@ class TableKeeper(BackgroundService):
 def cap_progress(
     offsets: OffsetBook, delay: DelaySwitch, ends: Mapping[QueueKey, int]
 ) -> list[str]:
-    """Set progress beyond the end of a queue to that end; return a line for each such place.
+    """Set progress beyond the end of a queue to that end; return a line for each correction.
 
     `ends` has the next queue offset of each queue, as the start found it in log and queues. The
     corrected tables are on the disk when this returns.
 
-    Why: the end of a log may be lost although tables are not: a broker wrote them without flushing
+    Why: the end of a log may be lost while the tables survive: a broker wrote them without flushing
     its log, files were restored from copies of different days, a damaged record cut the log. New
-    messages take the queue offsets of the lost ones, and a group that stands beyond them would
+    messages get the queue offsets of the lost ones, and a group with progress beyond them would
     skip them. A queue that does not exist begins at 0.
 
     Raises:
@@ -83,7 +86,7 @@ def cap_progress(
 
     notes = [str(excess) for excess in offsets.cap_progress(end_of)]
     # Order: on the disk before the first put. Otherwise a crash between that put and the next
-    # write of the table leaves the old progress, which no longer is beyond the queue's end.
+    # write of the table leaves the old progress, which is no longer beyond the end of the queue.
     if notes:
         offsets.persist()
     notes += delay.cap_progress(end_of)

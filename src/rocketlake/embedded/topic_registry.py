@@ -1,4 +1,4 @@
-"""TopicRegistry: topics made, changed and deleted, and the routes of messages to their queues."""
+"""TopicRegistry: create, change and delete topics; the route of each to its queues."""
 
 import logging
 import threading
@@ -22,29 +22,37 @@ log = logging.getLogger(__name__)
 class TopicRegistry:
     """The topics of a store.
 
-    `routes` has every topic that may be written; putting reads it without a lock. Once closed it
-    is empty and stays so, and every change is refused.
+    `routes` has every topic that may be written; puts read it without a lock. After `close` it
+    stays empty, and every change is refused.
 
-    Thread-safety: any thread; changes go one after the other. The worker makes them, so that an
-    exception in the calling thread (Ctrl-C) leaves none half done.
+    Thread-safety: any thread; changes are serialized. The worker makes them, so that an exception
+    in the calling thread (Ctrl-C) leaves none half done.
 
     Durability: a change is on the disk when the call that made it has returned.
     """
 
-    def __init__(self, book: TopicBook, worker: ShieldedWorker, *, default_queues: int) -> None:
+    def __init__(
+        self,
+        book: TopicBook,
+        worker: ShieldedWorker,
+        *,
+        default_queues: int,
+        may_create: bool = True,
+    ) -> None:
         self.book = book
         self._worker = worker
         self.routes: dict[str, Route] = {}
         self.on_change: Callable[[str], None] = lambda _: None
-        """Told of every topic that changed."""
+        """Called for every topic that changed."""
         self._default_queues = default_queues
+        self._may_create = may_create
         self._lock = threading.RLock()
         self._is_closed = False
         for config in book.topics():
             self._set_route(config)
 
     def close(self) -> None:
-        """Refuse changes from now on, and forget the routes: puts look at the store again."""
+        """Refuse further changes and drop the routes: puts check again if the store is open."""
         with self._lock:
             self._is_closed = True
             self.routes.clear()
@@ -64,22 +72,22 @@ class TopicRegistry:
         return sorted(found, key=lambda config: config.name)
 
     def make_config(self, topic: str) -> TopicConfig:
-        """Return what a topic is like that nobody described."""
+        """Return the default config of a topic."""
         has_one = names.is_retry_topic(topic) or names.is_dlq_topic(topic)
         count = 1 if has_one else self._default_queues
         return TopicConfig(name=topic, read_queue_count=count, write_queue_count=count)
 
     def adopt(self, topic: str, queue_count: int) -> None:
-        """Take note of a topic that has queues, but is not in the table."""
+        """Add a topic that has queues, but no entry in the table."""
         config = self.make_config(topic)
         count = max(config.read_queue_count, queue_count)
         self.register(replace(config, read_queue_count=count, write_queue_count=count))
 
     def ensure_queues(self, topic: str, queue_count: int) -> None:
-        """See to it that a topic is there and has so many queues.
+        """Create a topic, or add queues to it, so that it has at least `queue_count`.
 
         Raises:
-            ValueError: it may not have so many.
+            ValueError: a topic may not have so many queues.
         """
         known = self.book.get(topic)
         if known is None or queue_count > min(known.read_queue_count, known.write_queue_count):
@@ -104,9 +112,9 @@ class TopicRegistry:
                 self.update(topic, counts)
 
     def register(self, config: TopicConfig) -> Route:
-        """Keep a topic that has messages, unless there is one of that name; return its route.
+        """Add a topic that has messages unless the name exists; return its route.
 
-        A table that cannot be written (full disk) is written later. Should the process be killed
+        A table that cannot be written (full disk) is written later. If the process is killed
         before, the next start finds the topic by its messages.
 
         Raises:
@@ -123,19 +131,49 @@ class TopicRegistry:
                     self.book.persist()
                 except FileAccessError as error:
                     log.warning("topic not written yet topic=%s reason=%s", config.name, error)
-                self._show(config)
+                self._publish(config)
             return self.routes[config.name]
 
-    def wait_for_route(self, topic: str) -> Route | None:
-        """Return the route of a topic, after any change of it that is under way; None: no such."""
+    def find_route(self, topic: str) -> tuple[Route, TopicConfig | None]:
+        """Return the route of a topic, and its config if the topic does not exist yet.
+
+        Raises:
+            ValueError: the topic may not be written, or does not exist and is not created by a put.
+        """
+        route = self.routes.get(topic)
+        if route is not None:
+            return route, None
+        known = self.book.get(topic)
+        if known is not None:
+            # Why: a topic that another thread is creating gets its route once it is on the disk.
+            route = self._wait_for_route(topic)
+            if route is not None:
+                return route, None
+            raise ValueError(
+                f"topic {topic!r} may not be written (perm {known.perm},"
+                f" {known.write_queue_count} write queues);"
+                f" update_topic({topic!r}, writable=True) allows it"
+            )
+        if not self._may_create:
+            raise ValueError(
+                f"there is no topic {topic!r}, and auto_create_topic_enable is off;"
+                f" create_topic({topic!r}) makes it"
+            )
+        config = self.make_config(topic)
+        if len(topic) > names.topic_size_max(topic):
+            return Route(config), None  # the engine refuses it with a status
+        return Route(config), config
+
+    def _wait_for_route(self, topic: str) -> Route | None:
+        """Wait for changes in progress; return the route of a topic, None without one."""
         with self._lock:
             return self.routes.get(topic)
 
     def create(self, config: TopicConfig) -> TopicConfig:
-        """Make a topic.
+        """Create a topic.
 
         Raises:
-            ValueError: there is one of that name, or the name or a number is not allowed.
+            ValueError: the topic exists, or its name or a number is not allowed.
         """
         require_type("config", config, TopicConfig)
         check_new_topic(config.name)
@@ -155,14 +193,14 @@ class TopicRegistry:
             except BaseException:
                 self.book.delete(config.name)
                 raise
-            self._show(config)
+            self._publish(config)
             return config
 
     def update(self, name: str, changes: Mapping[str, object]) -> TopicConfig:
         """Change a topic.
 
         Raises:
-            ValueError: there is no such topic, or a number is not allowed.
+            ValueError: the topic does not exist, or a number is not allowed.
         """
         return self._worker.run(lambda: self._update(name, changes))
 
@@ -174,19 +212,19 @@ class TopicRegistry:
             _check(config)
             self.book.update(config)
             try:
-                # Order: on the disk before it is in force.
+                # Order: on the disk before it takes effect.
                 self.book.persist()
             except BaseException:
                 self.book.update(before)
                 raise
-            self._show(config)
+            self._publish(config)
             return config
 
     def delete(self, name: str, drop: Callable[[], object]) -> None:
-        """Forget a topic; `drop` removes what the store has of it.
+        """Delete a topic; `drop` removes its queues and progress.
 
         Raises:
-            ValueError: there is no such topic.
+            ValueError: the topic does not exist.
         """
         self._worker.run(lambda: self._delete(name, drop))
 
@@ -194,8 +232,8 @@ class TopicRegistry:
         with self._lock:
             self._require_open()
             config = self.require(name)
-            # Order: no more puts, then no more queues and progress, then no more topic. A crash in
-            # between leaves a topic without messages, never messages without a topic.
+            # Order: stop puts, then drop queues and progress, then the topic. A crash in between
+            # leaves a topic without messages, never messages without a topic.
             self.routes.pop(name, None)
             try:
                 drop()
@@ -210,7 +248,7 @@ class TopicRegistry:
         """Return a topic.
 
         Raises:
-            ValueError: there is no such topic.
+            ValueError: the topic does not exist.
         """
         found = self.book.get(name)
         if found is None:
@@ -218,8 +256,8 @@ class TopicRegistry:
             raise ValueError(f"there is no topic {name!r}; {near_hint(name, known)}")
         return found
 
-    def _show(self, config: TopicConfig) -> None:
-        """Put a topic that was made or changed in force."""
+    def _publish(self, config: TopicConfig) -> None:
+        """Make a created or changed topic take effect."""
         self._set_route(config)
         self.on_change(config.name)
 
@@ -239,8 +277,8 @@ def topic_changes(
     perm: int,
     attributes: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the fields of a TopicConfig that the words of a caller change."""
-    check_topic_words(queues, attributes)
+    """Return the fields of a TopicConfig that the arguments of a caller change."""
+    check_topic_arguments(queues, attributes)
     changes: dict[str, object] = {}
     if queues is not None:
         changes |= {"read_queue_count": queues, "write_queue_count": queues}
@@ -255,8 +293,8 @@ def topic_changes(
     return changes
 
 
-def check_topic_words(queues: object, attributes: object) -> None:
-    """Refuse words of a caller that cannot be those of a topic.
+def check_topic_arguments(queues: object, attributes: object) -> None:
+    """Refuse arguments of the wrong type.
 
     Raises:
         TypeError: names the argument.
@@ -274,7 +312,7 @@ def _require_count(field: str, count: object) -> None:
 
 
 def _check(config: TopicConfig) -> None:
-    """Refuse a topic that no table can hold, or RocketMQ cannot read.
+    """Refuse a topic that a table cannot hold, or RocketMQ cannot read.
 
     Raises:
         TypeError, ValueError: names the field.

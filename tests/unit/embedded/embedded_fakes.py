@@ -389,7 +389,12 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
     place = TableLocation(PosixFileOps(), engine.clock, config_dir)
     book, offsets = TopicBook.load(place), OffsetBook.load(place)
     worker = ShieldedWorker("store of a test")
-    topics = TopicRegistry(book, worker, default_queues=engine.options.default_topic_queue_nums)
+    topics = TopicRegistry(
+        book,
+        worker,
+        default_queues=engine.options.default_topic_queue_nums,
+        may_create=engine.options.auto_create_topic_enable,
+    )
     groups = Groups(topics.readable_queues)
     topics.on_change = groups.topic_changed
     engine.listeners.append(groups)

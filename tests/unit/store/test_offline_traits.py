@@ -7,7 +7,7 @@ import re
 import pytest
 
 import rocketlake
-from rocketlake.embedded.bulk_store import look_at, open_bulk
+from rocketlake.embedded.bulk_store import open_bulk, preview_store
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.store_dir import StoreDir
@@ -167,7 +167,7 @@ def test_store_with_a_dledger_log_is_not_written_to(builder):
         rocketlake.open_store,
         lambda path: rocketlake.open_store(path, dispatch="external"),
         lambda path: rocketlake.open_store(path, store_path_commit_log=f"{path}/commitlog"),
-        look_at,
+        preview_store,
         open_bulk,
     )
     for door in doors:

@@ -59,9 +59,9 @@ class WritePlan(Struct, frozen=True, kw_only=True):
             ConfigError: its options are wrong.
             StoreError: its files cannot be used.
         """
-        from rocketlake.embedded.bulk_store import look_at  # noqa: PLC0415 - not on executors
+        from rocketlake.embedded.bulk_store import preview_store  # noqa: PLC0415 - not on executors
 
-        seen = look_at(options.path, options.conf, **options.store_options)
+        seen = preview_store(options.path, options.conf, **options.store_options)
         return cls(
             options=options,
             shape=seen.shape,

@@ -213,7 +213,7 @@ class DispatchJob:
                 ops=self._ops,
                 clock=self._clock,
                 options=self._options,
-                settled=last.options if is_told_nothing and last is not None else None,
+                known_options=last.options if is_told_nothing and last is not None else None,
             )
         finally:
             settling.close()

@@ -25,7 +25,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Settling:
-    """The ExternalDispatcher of a recovery. Owned by the thread that recovers."""
+    """The RecoveryDispatcher of a recovery. Owned by the thread that recovers."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.embedded.bulk_store import look_at
+from rocketlake.embedded.bulk_store import preview_store
 from rocketlake.errors import ConfigError, StoreError
 from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import PosixFileOps
@@ -184,7 +184,7 @@ def _ask(
 
 def _plan(target: str | Path, asked: Asked, rows: Sequence[FlowRow]) -> ReplayPlan:
     root = absolute_path(target)
-    seen = look_at(str(root), asked.settings.sink_options.get("options"))
+    seen = preview_store(str(root), asked.settings.sink_options.get("options"))
     return ReplayPlan(
         target=str(root),
         asked=asked,
