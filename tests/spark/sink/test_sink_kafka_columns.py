@@ -117,7 +117,7 @@ def test_error_in_a_renamed_column_says_which_it_was(tmp_path: Path) -> None:
             "value binary, headers map<string,string>",
             "wanted array<struct<key:string,value:binary>>",
         ),
-        ("value binary, timestamp timestamp", "'timestamp' is none that a message has"),
+        ("value binary, timestamp timestamp", "'timestamp' is not a message column"),
         ("key binary", "there is no column 'body'"),
         ("valeu binary", "did you mean 'value'?"),
     ],

@@ -129,7 +129,7 @@ def schema(text: str) -> StructType:
     [
         ("topic string", "there is no column 'body'"),
         ("body binary", "nothing names the topic"),
-        ("body binary, topic string, queue_offset long", "'queue_offset' is none that a message"),
+        ("body binary, topic string, queue_offset long", "'queue_offset' is not a message column"),
         ("body int, topic string", "'body' is int; wanted binary or string: cast it"),
         ("body string, topic string, keys array<int>", "'keys' is array<int>; wanted array<string"),
         ("body string, topic string, deliver_at string", "'deliver_at' is string; wanted timesta"),

@@ -74,7 +74,7 @@ def test_batch_write_with_failing_attempts_and_a_write_id(
         assert f"process {os.getpid()} has it open. A store has one writer" in str(caught.value)
     with pytest.raises(PySparkException, match="only appended to"):
         rows.write.format("rocketlake").option("path", str(path)).mode("overwrite").save()
-    with pytest.raises(PySparkException, match="column 'id' is none that a message has"):
+    with pytest.raises(PySparkException, match="'id' is not a message column"):
         write(spark.range(1).selectExpr("id", "'x' as body"))
     assert bodies(path) == once(range(400))
     assert_sound(path)

@@ -82,7 +82,7 @@ def _narrowed(options: SourceOptions, term: Term) -> SourceOptions:
 
 
 def _term(item: Filter) -> Term | None:
-    """Return a filter as a term; None if it is none that helps."""
+    """Return a filter as a term; None if it does not help."""
     if isinstance(item, EqualTo):
         return _make(item.attribute, Op.IN, (item.value,))
     if isinstance(item, In):

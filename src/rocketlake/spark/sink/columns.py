@@ -89,7 +89,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         column = _COLUMNS.get(name)
         if column is None:
             raise ConfigError(
-                f"column {name!r} is none that a message has: {unknown_column(name, _COLUMNS)};"
+                f"{name!r} is not a message column: {unknown_column(name, _COLUMNS)};"
                 " select those, or put the value into the map `properties` or into `body`"
             )
         if name in seen:

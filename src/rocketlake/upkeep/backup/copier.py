@@ -1,4 +1,4 @@
-"""A consistent copy of a store while somebody writes to it; the second time only what is new.
+"""A consistent copy of a store that may be in use; later runs copy only what is new.
 
 1. The log is copied up to an end that is fixed first. What it holds before that never changes.
 2. Queues are copied up to what the log has; the newest index file, which may be half written, is
@@ -214,7 +214,7 @@ class Backup:
         strange = sorted(set(view.traits.variants) & _UNKNOWN_VARIANTS)
         if strange:
             raise StoreError(
-                f"{self._source} has {', '.join(strange)}, which cannot be copied while somebody"
+                f"{self._source} has {', '.join(strange)}, which cannot be copied while a process"
                 " writes; stop the broker and copy the directory"
             )
         if view.traits.has_rocksdb_queues:
@@ -328,7 +328,7 @@ class Backup:
             files.write(names.CHECKPOINT, page)
 
     def _is_quiet(self, view: OfflineStore) -> bool:
-        """Tell whether the source was cleanly stopped, and nobody has started it since."""
+        """Tell whether the source was cleanly stopped, and not started since."""
         directory = view.directory
         holder = self._ops.lock_holder(directory.path(names.LOCK))
         return view.traits.is_clean and holder is None and not directory.exists(names.ABORT)
@@ -344,7 +344,7 @@ class Backup:
         elif self._is_quiet(view):
             AbortMark(self._ops, self._target).remove()
         elif view.traits.is_clean:
-            copier.drop_last_index()  # somebody began to write to it meanwhile
+            copier.drop_last_index()  # a writer has started since
         bar: list[Callable[[int], None]] = []
         reached = 0
 

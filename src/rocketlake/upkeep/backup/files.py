@@ -56,7 +56,7 @@ class BackupFiles:
     # --- files that grow -------------------------------------------------------------------------
 
     def is_other(self, file: Growing) -> bool:
-        """Tell whether the backup has a file of this name that is not the begin of the source's."""
+        """Tell whether the backup has a file of this name that is not a prefix of the source's."""
         known = self._known(file.name)
         if known is None or not known.bytes:
             return False
@@ -244,7 +244,7 @@ class BackupFiles:
             if name in left_out or name.endswith(_PART):
                 continue
             entry = self.ops.stat(path)
-            assert entry is not None, "nobody removes files of a backup meanwhile"
+            assert entry is not None, "files of a backup are not removed meanwhile"
             known = self.copied.get(name) or self.former.get(name)
             # Why: what recovery made the last time, it may have gone on with this time.
             is_ours = known is not None and known.rebuilt and name not in self.copied

@@ -132,7 +132,7 @@ class StoreCopier:
                     _ = is_kept or self._files.replace(file.path, name)
 
     def copy_index(self, *, with_last: bool) -> None:
-        """Copy the index files; the last one only if nobody writes to it."""
+        """Copy the index files; the last one only if no process writes to it."""
         found = self._view.directory.index_files()
         complete = found if with_last else found[:-1]
         if found:

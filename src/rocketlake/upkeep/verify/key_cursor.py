@@ -328,7 +328,7 @@ def _meet(there: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> tuple[
 def _go_on(
     there: list[tuple[int, int]], wanted: list[tuple[int, int]], shift: int, passed: int
 ) -> bool:
-    """Tell whether what is left begins alike, as far as that can be seen."""
+    """Tell whether the rest begins alike, as far as it is readable."""
     rest, others = there[shift:], wanted[passed:]
     if rest and others:
         width = min(len(rest), len(others), 2)

@@ -152,7 +152,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     checks: int
     delays_ms: list[int]
     configured_topics: frozenset[str] | None
-    """The topics of the table; None if there is none that can be read."""
+    """The topics of the table; None if it cannot be read."""
     checkpoint: Checkpoint
     deleted: DeletedTopics = NO_TOPICS
     earlier_queues: list[QueueKey] = []
