@@ -138,7 +138,7 @@ def _follow(plan: "ArchivePlan", spark: SparkArguments, poll: float, told: "_Tol
 
     with spark.session("rocketlake archive") as session:
         job = ArchiveJob(session, plan.store, plan.target, settings=plan.settings)
-        with stopped_by_signals(job):
+        with stopped_by_signals(job.stop):
             note("following; Ctrl-C ends it")
             job.run(poll, told)
 

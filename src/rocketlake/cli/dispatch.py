@@ -55,7 +55,7 @@ def dispatch(
         job = DispatchJob(
             session, store.path, store.conf, options=store.keywords, on_progress=on_progress
         )
-        with stopped_by_signals(job):
+        with stopped_by_signals(job.stop):
             if follow:
                 note("following; Ctrl-C ends it")
             report = job.run(once=not follow, poll_s=poll)

@@ -13,7 +13,7 @@ from rocketlake.model.endpoint import Endpoint
 from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.parts import LogShape, cut, tasks_of
 from rocketlake.spark.jobs.dispatch.unit_blocks import Rules, make_part
-from rocketlake.spark.jobs.dispatch.writer import seamless
+from rocketlake.spark.jobs.dispatch.writer import adjoining_parts
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.repair.rebuild import walk_log
 from rocketlake.upkeep.verify.store_layout import look
@@ -64,7 +64,7 @@ def offsets_of(shape, part_bytes):
     parts = cut(shape, shape.log_min, part_bytes=part_bytes)
     results = (make_part(shape, part, RULES) for part in parts)
     units, keys, redone = [], [], 0
-    for result in seamless(results, shape, RULES, shape.log_min):
+    for result in adjoining_parts(results, shape, RULES, shape.log_min):
         redone += result.facts.part.is_proven
         for block in result.blocks:
             units += block.decode()["physical_offset"].tolist()

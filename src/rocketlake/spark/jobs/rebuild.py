@@ -33,7 +33,7 @@ from rocketlake.model.topics import is_lmq
 from rocketlake.spark.jobs.dispatch.parts import LogShape, Part, cut
 from rocketlake.spark.jobs.dispatch.run import Runner, as_runner
 from rocketlake.spark.jobs.dispatch.unit_blocks import Rules, Wanted
-from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
+from rocketlake.spark.jobs.dispatch.writer import DispatchCounts, PartWriter, adjoining_parts
 from rocketlake.spark.jobs.store_paths import is_named_from_the_root, named_from_the_root
 from rocketlake.spark.jobs.tasks import session
 from rocketlake.store.offline import OfflineStore, Readers, find_shape, refuse_rocksdb_queues
@@ -53,7 +53,7 @@ STAGED: Final = "staged"
 _FAMILIES: Final = (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.CONSUME_QUEUE_EXT)
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many bytes of the log are done, and of how many."""
+"""Receives how many bytes of the log are done, and of how many."""
 
 
 class RebuildPlan(Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class RebuildReport(Struct, frozen=True, kw_only=True):
 
     path: str
     kept: str
-    """Where what was replaced lies."""
+    """Where the replaced files are."""
     records: int
     bytes: int
     queues: int
@@ -171,7 +171,7 @@ def run_rebuild(
     """Do what was planned.
 
     Raises:
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         StoreError: something cannot be read or written; what was there stays.
     """
     ops, clock = ops or PosixFileOps(), clock or SystemClock()
@@ -207,10 +207,10 @@ class _Rebuild:
         # Below `new`, so that it goes with it whatever happens.
         runner = as_runner(runner, shop.new / STAGED)
         writer = self._open()
-        done = Tally()
+        done = DispatchCounts()
         try:
             with closing(runner.run(plan.shape, plan.parts, plan.rules)) as found:
-                for result in seamless(found, plan.shape, plan.rules, plan.shape.log_min):
+                for result in adjoining_parts(found, plan.shape, plan.rules, plan.shape.log_min):
                     self._bad += result.facts.bad
                     writer.write(result)
                     done.add(result)
@@ -346,7 +346,7 @@ def _batch_topics(found: Layout) -> frozenset[str]:
     try:
         table = topic_table.load(found.root / names.CONFIG).topics
     except StoreError:
-        return frozenset(there)  # verify tells of a broken table
+        return frozenset(there)  # verify reports a broken table
     named = {name for name, config in table.items() if config.is_batch}
     return frozenset(there | (named - plain))
 
@@ -355,7 +355,7 @@ def _sure_starts(store: OfflineStore, found: Layout) -> dict[QueueKey, int]:
     """Return where queues begin whose unit number 0 points to a record that agrees.
 
     Why: a topic that was deleted and made again counts from 0 anew. Records of its earlier life
-    would take the places of those that came later; they lie before what the first unit says.
+    would take the places of later ones; they are before the offset in the first unit.
     """
     firsts = [
         queue
@@ -396,7 +396,7 @@ def rebuild(
 
     Raises:
         StoreNotFoundError: there is no store, or an executor cannot see it.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         StoreError: something cannot be read or written; what was there stays.
     """
     with OfflineStore(absolute_path(store), options=options) as view:

@@ -35,7 +35,7 @@ _ENTRY_BYTES: Final = 500
 """Bytes of the log that are checked while an entry of the index is."""
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many tasks are done, and of how many."""
+"""Receives how many tasks are done, and of how many."""
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What a reader found wrong, and goes on about."""
+"""Damage that a reader found and stepped over."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class Finding(Struct, frozen=True):
 
 
 class Loss(Finding, frozen=True):
-    """A finding of which is known what it costs."""
+    """A finding whose cost is known."""
 
     size: int = 0
     """How many bytes are passed over; 0: that is not known."""
@@ -30,7 +30,7 @@ class Loss(Finding, frozen=True):
 
 
 class Damage:
-    """Collects findings, each once, and tells a listener as they come.
+    """Collects findings, each once, and passes them to a listener as they come.
 
     The list is bounded; the count is not.
     """

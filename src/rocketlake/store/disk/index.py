@@ -1,7 +1,7 @@
 """Messages by key: through the index files where they can be trusted, else by scanning the log.
 
 1. A hash is not a key: every record is looked at before it is returned.
-2. What no index file is proven to cover is scanned, and the caller is told.
+2. Parts of the log that no index file surely covers are scanned, with a note for the caller.
 """
 
 from collections.abc import Callable, Iterator
@@ -155,7 +155,7 @@ class KeySearch:
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message whose record begins at an offset; None if no good one does.
 
-        What lies behind the end of the log is no part of it, however good it looks.
+        Records behind the end of the log do not count, however good they look.
         """
         if physical_offset >= self._log_end:
             return None

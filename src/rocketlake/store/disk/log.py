@@ -113,7 +113,7 @@ class Readers:
         return [entry.name for entry in self._ops.entries(directory)]
 
     def ranges(self, path: Path, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of a file in which something may be; all of it if nobody knows."""
+        """Return the parts of a file that may hold data; all of it if that is not known."""
         reader = self._reader(path)
         if reader is None:
             return []
@@ -168,7 +168,7 @@ class LogView:
         return max(size for size, count in sizes.items() if count == most)
 
     def _report_empty_begin(self, listed: list[OffsetFile]) -> None:
-        """Tell of empty files that the log would begin with: without a word they look expired."""
+        """Report empty files at the start of the log, which would look expired."""
         for file in listed:
             if not file.size and self.files and file.base_offset < self.files[0].base_offset:
                 text = f"the file is empty, but the log goes on at {self.files[0].base_offset}"

@@ -1,4 +1,4 @@
-"""Where the commit log of a store lies: the directories that options name, or those it has."""
+"""The directories of the commit log: those that options name, or those of the store."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def open_dirs(ops: FileOps, root: Path, paths: QueuePaths | None) -> tuple[Store
     """Make the directories that are missing; without paths, take those that the store has.
 
     Raises:
-        StoreNotFoundError: there are queues, but no directory of a log: it lies elsewhere.
+        StoreNotFoundError: there are queues, but no directory of a log.
         StoreError: queues or tables are in RocksDB; nothing was changed.
         FileAccessError: a directory cannot be made.
     """

@@ -75,7 +75,7 @@ class StoredUnits:
     ) -> None:
         """Find the last valid unit, looking from the third file from the end on.
 
-        After a clean stop nothing but zeros may lie behind it. With `passes_damage` units that are
+        After a clean stop only zeros may follow it. With `passes_damage` units that are
         not valid do not end the queue: those behind them count. A queue in one file keeps up to
         `held_max` bytes of units in memory: with many small queues, to open a file costs more than
         all else.
@@ -111,7 +111,7 @@ class StoredUnits:
     def _pass_invalid(self, file: OffsetFile, count: int, damage: Damage | None) -> None:
         """Move the end behind the last valid unit, where anything stands behind the first `count`.
 
-        Units at the end that are not valid are told of, since no read comes to them.
+        Invalid units at the end are reported, since no read reaches them.
         """
         size = self.kind.unit_size
         data = self._readers.read(file.path, count * size, _LOOK_BYTES)
@@ -189,7 +189,7 @@ class StoredUnits:
     def cut(self, log_end: int, damage: Damage | None = None) -> int:
         """Leave out units that point behind the end of the log; return how many.
 
-        After a clean stop there are none: then `damage` is told.
+        After a clean stop there should be none: `damage` gets a report.
         """
         low, high = self.first_index, self.end_index
         while low < high:
@@ -247,7 +247,7 @@ class StoredUnits:
         return len(self._held)
 
     def place_at(self, index: int) -> tuple[int, int] | None:
-        """Return where the record of a unit of the files lies, and its size; None without one."""
+        """Return the physical offset and the size in a unit of the files; None without one."""
         if not self.first_index <= index < self.end_index:
             return None
         at = (index - self.first_index) * self.kind.unit_size
@@ -281,7 +281,7 @@ class StoredUnits:
         return self.kind.decode(self._readers.read(file.path, position, size))
 
     def first_physical_offset(self) -> int:
-        """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
+        """Return the physical offset in the first unit that is not pre-fill; -1 without one."""
         low, high = self.first_index, self.end_index
         place = self.place_at(low)
         if place == PREFILL:

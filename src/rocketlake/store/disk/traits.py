@@ -21,7 +21,7 @@ _ROCKSDB_MARKS = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """What can be told from names and the checkpoint."""
+    """What names of files and the checkpoint show."""
 
     is_clean: bool
     held_by: int | None

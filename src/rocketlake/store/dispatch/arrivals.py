@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def tell_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) -> None:
-    """Tell every listener; one that raises is logged, and the others are told."""
+    """Notify every listener; one that raises is logged, and the others are notified."""
     for listener in listeners:
         try:
             listener.arrived(arrivals)
@@ -22,13 +22,13 @@ def tell_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) 
 
 
 class ArrivalRelay:
-    """An ArrivalListener that passes arrivals on to all listeners of a list, as it is then."""
+    """An ArrivalListener that passes arrivals on to the listeners that a list has at that time."""
 
     def __init__(self, listeners: Sequence[ArrivalListener]) -> None:
         self._listeners = listeners
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Tell every listener, in the caller's thread."""
+        """Notify every listener, in the caller's thread."""
         tell_all(self._listeners, arrivals)
 
 
@@ -94,7 +94,7 @@ _Place: TypeAlias = tuple[int, _LightPlace | None]
 
 
 def _places(placement: Placement) -> list[_Place]:
-    """Return where messages arrive, in the order in which listeners are told."""
+    """Return where messages arrive, in the order in which listeners receive them."""
     # Compat: as in DefaultMessageStore#notifyMessageArriveIfNecessary; so since 4.9.
     found: dict[int, list[_Place]] = {row: [(row, None)] for row in placement.rows.tolist()}
     for key, entries in placement.light.items():

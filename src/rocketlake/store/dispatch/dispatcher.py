@@ -1,10 +1,10 @@
 """Dispatcher: commit log -> queues, index, listeners [ReputMessageService].
 
 1. Records are taken in the order of the log, many at a time, up to the confirmed end.
-2. Doing it again does no harm: queues and index pass over what they have.
-3. One thread dispatches. A read that wants to see what was just put waits for it, up to the end of
-   the log as it was when the read came. So an exception in the thread that reads (Ctrl-C) cannot
-   leave a queue written by half.
+2. A repeated dispatch is harmless: queues and index pass over what they have.
+3. One thread dispatches. A read that must see what was just put waits for it, up to the end of the
+   log at the time of the read. So an exception in the reading thread (Ctrl-C) cannot leave a queue
+   half written.
 4. Whatever moves the readable end of the log wakes the thread if it is idle, and only then.
 """
 
@@ -138,7 +138,7 @@ class Dispatcher(BackgroundService):
         self.dispatched_record = 0  # where that record begins; 0 if none was since the start
         self.records = 0
         self.buffer_max = 0
-        self.on_moved: Callable[[], None] | None = None  # told in the thread that dispatches
+        self.on_moved: Callable[[], None] | None = None  # called in the thread that dispatches
         self.is_exclusive = (
             False  # dispatch stands still for a task, which may want the append lock
         )
@@ -181,7 +181,7 @@ class Dispatcher(BackgroundService):
             self.wakeup()
 
     def attend(self) -> None:
-        """Do what an append owes the thread: wake it, or leave the interpreter to it for a moment.
+        """Wake the thread after an append, or yield the interpreter to it for a moment.
 
         Why: puts in a tight loop keep the interpreter, and a read that waits for the thread would
         wait as long as they go on.
@@ -198,7 +198,7 @@ class Dispatcher(BackgroundService):
         if self._rate > self._find_many():
             return min(max(_PAUSE_MIN_S, _REST * self._round_s), _PAUSE_MAX_S)
         self.is_idle = True
-        # Order: first say so, then look: an append in between sees one or the other.
+        # Order: set before the ends are read: an append in between wakes the thread or is seen.
         # Why compare: a round may end before the confirmed end, in a record that is confirmed in
         # part or in bytes that a write buffer holds back. Another one helps when an end has moved.
         return 0.0 if self.behind_bytes and self._ends() != self._tried else _IDLE_LOOK_S
@@ -212,7 +212,7 @@ class Dispatcher(BackgroundService):
         return _MANY_SYNCED_PER_S if is_awaited else _MANY_UNAWAITED_PER_S
 
     def run_once(self) -> None:
-        """Dispatch what is confirmed, and let go the reads that waited for it."""
+        """Dispatch what is confirmed, and release the reads that waited for it."""
         self.is_idle = False
         self._run_tasks()
         before, started = self.records, perf_counter()
@@ -249,7 +249,7 @@ class Dispatcher(BackgroundService):
         return self._log.confirm_offset, self._log.files.committed_where
 
     def run_last(self) -> None:
-        """Do what is left when the thread has ended."""
+        """Dispatch the rest when the thread has ended."""
         self.run_once()
 
     def catch_up(self, end: int) -> None:
@@ -275,7 +275,7 @@ class Dispatcher(BackgroundService):
             raise wait.error
 
     def exclusively(self, action: Callable[[], Value]) -> Value:
-        """Do something while nothing is dispatched."""
+        """Run an action while nothing is dispatched."""
         if not self._is_served:
             with self._round:
                 self._parsed_early = None  # the action may cut the log
@@ -319,17 +319,17 @@ class Dispatcher(BackgroundService):
     def _run_round(self, limit: int | None = None) -> None:
         """Dispatch what is confirmed, up to a limit if there is one.
 
-        Reads that waited before are let go, whatever comes of it.
+        Reads that waited before are released, also if it fails.
         """
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
         # Order: the end is asked for after the reads are known, so that it is not before theirs.
         end = self._log.confirm_offset if limit is None else min(limit, self._log.confirm_offset)
         error: RocketLakeError | None = None
         try:
-            self._let_go(waiting)
+            self._release(waiting)
             if self.dispatched_where < end:
                 start = max(self.dispatched_where, self._log.min_offset)
-                self.dispatch_range(start, end, lambda: self._let_go(waiting))
+                self.dispatch_range(start, end, lambda: self._release(waiting))
             elif self._is_synced and self._parsed_early is None:
                 self._parsed_early = parse_early(self._log, self.dispatched_where)
             self._note_success()
@@ -342,8 +342,8 @@ class Dispatcher(BackgroundService):
                 wait.gate.release()
             self.has_reads = bool(self._waiting)
 
-    def _let_go(self, waiting: list[_Wait]) -> None:
-        """Let go the reads whose offset is reached."""
+    def _release(self, waiting: list[_Wait]) -> None:
+        """Release the reads whose offset is reached."""
         where = self.dispatched_where
         for wait in [wait for wait in waiting if wait.end <= where]:
             waiting.remove(wait)
@@ -385,7 +385,7 @@ class Dispatcher(BackgroundService):
             return where
 
     def _dispatch_some(self, where: int, end: int) -> int:
-        """Dispatch records of one file; return where to go on, the same place if nobody knows."""
+        """Dispatch records of one file; return where to go on, `where` if that is not known."""
         early, self._parsed_early = self._parsed_early, None
         if early is not None and early.covers(where, end):
             self._dispatch(early.records)
@@ -418,7 +418,7 @@ class Dispatcher(BackgroundService):
         return min(bases[0], end) if bases else where
 
     def _step_over(self, held: Slice, found: Scan, where: int, available: int) -> int:
-        """Return where the log goes on behind one bad record; 0 if that cannot be told."""
+        """Return where the log goes on behind one bad record; 0 if that is not known."""
         size = size_to_pass(held.view[:available], where, found.reason)
         if size:
             log.error("bad record stepped over offset=%d reason=%s", where, found.reason.name)

@@ -144,7 +144,7 @@ def place(records: Records, rules: PlacementRules, deleted: DeletedTopics = NO_T
 def _place_special(
     placement: Placement, row: int, rules: PlacementRules, deleted: DeletedTopics
 ) -> None:
-    """Note the due time, the batch and the light queues that a record's properties tell of."""
+    """Add the due time, the batch and the light queues that a record's properties name."""
     records = placement.records
     found = records.columns.rows[row]
     topic = records.topics[int(records.codes[row])]

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class LogSync:
-    """Syncs the files of a log, for readers who keep how far they came.
+    """Syncs the files of a log, for readers that store their progress.
 
     Why: a reader sees records that their writer has not flushed. Progress that names such a record
     outlives it when the power goes; later messages take its queue offset, and are never read.

@@ -2,7 +2,7 @@
 
 `OfflineStore` shows a store as a start would leave it: the log cut at the first bad record, a
 queue at the first unit that is not valid. This one goes on behind both, and shows every message
-whose record and unit are intact; what lies between is in `damage`.
+whose record and unit are intact; the rest is in `damage`.
 """
 
 from collections.abc import Iterator
@@ -40,10 +40,10 @@ class PastDamageStore(OfflineStore):
         """Where the log ends: behind the last record that is proven."""
         times = Times()
         found, may_go_on = self._walked_end(times.take)
-        found, behind = log_end.settle(self.log, found, self.checks, passes_zeros=may_go_on)
+        found, behind = log_end.recheck_end(self.log, found, self.checks, passes_zeros=may_go_on)
         held_to = self._dispatched if self.traits.is_clean else -1
         if behind is None and held_to <= found.end_offset:
-            self._cut_is_told = False
+            self._cuts_records = False
             return found
         written = find_written_end(self.log, found, self.checks, times=times, held_to=held_to)
         if found.passed is not None:
@@ -78,9 +78,9 @@ class PastDamageStore(OfflineStore):
             self.directory, self._readers, self.options, self.damage, passes_damage=True
         )
 
-    def _cut(self, queue: QueueView, end: int, told: Damage | None) -> None:
+    def _cut(self, queue: QueueView, end: int, damage: Damage | None) -> None:
         if queue.max_physical_offset > end:
-            queue.cut_behind(end, told)
+            queue.cut_behind(end, damage)
 
     def _steps(self, begin: int, end: int) -> Iterator[Chunk | Stop]:
         for step in walk_past(self.log, begin, end, self.checks):

@@ -92,7 +92,7 @@ class OfflineStore(Closing):
         self.checks = log_end.checks_for(self.options)
         self.log = LogView(self.directory, self._readers, self.damage)
         self.log.refresh(self.options.mapped_file_size_commit_log)
-        self._cut_is_told = False
+        self._cuts_records = False
         self._undispatched: UndispatchedUnits | None = None
         self._deleted = NO_TOPICS
         self._walked = 0
@@ -100,11 +100,11 @@ class OfflineStore(Closing):
         self.rocksdb_problem: str | None = None  # why queues in RocksDB are shown from the log
         self._families = self._look_at_families()
         self.changed: frozenset[QueueKey] | None = None
-        """The queues that the last refresh changed; None: it looked at all of them anew."""
+        """The queues that the last refresh changed; None: all were read anew."""
         self.on_progress: Callable[[int], None] | None = None
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         self._readers.close()
         if self._database is not None:
             self._database.close()
@@ -121,14 +121,14 @@ class OfflineStore(Closing):
     def tail(self) -> log_end.Tail:
         """Where the log ends; good records behind that end are damage."""
         found, may_go_on = self._walked_end()
-        found, behind = log_end.settle(self.log, found, self.checks, passes_zeros=may_go_on)
-        self._cut_is_told = log_end.report_cut(found, behind, self.damage)
+        found, behind = log_end.recheck_end(self.log, found, self.checks, passes_zeros=may_go_on)
+        self._cuts_records = log_end.report_cut(found, behind, self.damage)
         return found
 
     def _walked_end(
         self, on_chunk: Callable[[Chunk], None] | None = None
     ) -> tuple[log_end.Tail, bool]:
-        """Return where a walk ends, and whether good records may lie behind zeros there."""
+        """Return where a walk ends, and whether good records may follow zeros there."""
         traits, walked = self.traits, (self._begin(), self.checks, self.on_progress)
         is_crashed = not traits.is_clean and traits.held_by is None
         found = log_end.find_end(self.log, *walked, on_chunk=on_chunk, after_crash=is_crashed)
@@ -143,13 +143,13 @@ class OfflineStore(Closing):
         Why not looked for now: a writer may have appended records since the look at the end.
         """
         _ = self.tail
-        return self._cut_is_told
+        return self._cuts_records
 
     def refresh(self) -> bool:
-        """Take in what another process has written since; tell whether that was anything.
+        """Add what another process has written since; tell whether there was anything.
 
-        What was read stays; only new records are looked at. A store that was stopped or started
-        since, or lost topics, is looked at anew. `changed` tells which queues are others now.
+        Only new records are read. A store that was stopped or started since, or lost topics, is
+        read anew. `changed` names the queues that have changed.
         """
         self.changed = None
         if self._is_other():
@@ -205,7 +205,7 @@ class OfflineStore(Closing):
                 self.__dict__.pop(name, None)
 
     def _walk_on(self, end: int) -> bool:
-        """Take the records behind the end, up to the first that is not good."""
+        """Add the records behind the end, up to the first one that is not good."""
         queues = self._disk_queues
         undispatched = self._undispatched or self._make_undispatched(queues)
         self._undispatched = undispatched
@@ -267,7 +267,7 @@ class OfflineStore(Closing):
         return DiskQueues(self.directory, self._readers, self.options, self.damage)
 
     def _rocksdb_queues(self, loader: DiskQueues) -> dict[QueueKey, QueueView]:
-        """Read the queues from their database; none where that cannot be, and say why."""
+        """Read the queues from their database; none if it cannot be read, with the reason."""
         self.rocksdb_problem = None
         try:
             self._database = database = loader.open_rocksdb()
@@ -306,9 +306,9 @@ class OfflineStore(Closing):
         dispatched, tail = self._dispatched, self.tail
         queues = self._disk_queues
         is_whole = self.traits.is_clean and not self.traits.has_dledger_log
-        told = self.damage if is_whole and not self._cut_is_told else None
+        damage = self.damage if is_whole and not self._cuts_records else None
         for queue in queues.values():
-            self._cut(queue, tail.end_offset, told)
+            self._cut(queue, tail.end_offset, damage)
         low, start = self.log.min_offset, tail.started_at
         begin = dispatched if self.traits.is_clean else low
         if self.traits.is_clean and drop_lost(self.directory, queues, (low, tail.end_offset)):
@@ -323,9 +323,9 @@ class OfflineStore(Closing):
             queue.correct_min(low, keep_empty_min=self.traits.is_4x)
         return dict(sorted(queues.items()))
 
-    def _cut(self, queue: QueueView, end: int, told: Damage | None) -> None:
+    def _cut(self, queue: QueueView, end: int, damage: Damage | None) -> None:
         if queue.max_physical_offset > end:
-            queue.cut(end, told)
+            queue.cut(end, damage)
 
     def _owe(self, queues: dict[QueueKey, QueueView], start: int, begin: int) -> bool:
         """Add what the log holds and the queues do not; tell whether a queue has a gap."""
@@ -467,9 +467,9 @@ class OfflineStore(Closing):
         return Coverage(found.files, scans, found.notes)
 
     def record_before(self, offset: int) -> int:
-        """Return a place up to an offset of the log where a record begins, as near as units tell.
+        """Return the start of a record at or before an offset of the log, as near as units tell.
 
-        Without a unit it is the begin of the file.
+        Without a unit it is the start of the file.
         """
         file = self.log.file_at(offset)
         if file is None or self._is_record(offset):

@@ -58,7 +58,7 @@ class Begin(Struct, frozen=True):
 
     file: OffsetFile | None
     goes_on_at: OffsetFile | None = None
-    """What lies before this file does not end the log."""
+    """Damage before this file does not end the log."""
 
 
 def begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
@@ -120,10 +120,10 @@ def find_end(
     on_chunk: Callable[[Chunk], None] | None = None,
     after_crash: bool = False,
 ) -> Tail:
-    """Walk from a file on to the first thing that is no good record.
+    """Walk from a file on to the first bytes that are not a good record.
 
-    A record that is just being written looks bad, too; what looks bad is read once more. With
-    `after_crash` a last record without the end of its properties is none of the log.
+    A record that is being written looks bad, too: bad bytes are read once more. With
+    `after_crash` a last record without the end of its properties does not count.
     """
     start, goes_on_at = begin.file, begin.goes_on_at
     if start is None:
@@ -169,16 +169,16 @@ def _find_end(
     return Tail(end if stop is None else stop.physical_offset, start.base_offset, stop)
 
 
-def settle(
+def recheck_end(
     log: LogView, tail: Tail, checks: Check, *, passes_zeros: bool = False
 ) -> tuple[Tail, int | None]:
-    """Look again where good records lie behind a bad one: it may have been half written.
+    """Read the end again where good records follow a bad one: it may have been half written.
 
     A writer appends in order, so one that is still bad once others stand behind it stays bad. With
     `passes_zeros` the same is asked of zeros, which otherwise are the ordinary end of a log.
 
     Returns:
-        The true end, and where a good record lies that stood behind it before that last look.
+        The true end, and the offset of a good record behind it before that last read.
     """
     while (behind := records_behind(log, tail, passes_zeros=passes_zeros)) is not None:
         end, stop = _walk_on(log, tail.end_offset, checks, None)
@@ -208,7 +208,7 @@ def records_behind(log: LogView, tail: Tail, *, passes_zeros: bool = False) -> i
     """Return the offset of a well-formed record behind the end of the log; None if none is there.
 
     A torn end has none. One with a good checksum that claims the very place where it lies was
-    written there, and is lost by the cut.
+    written there, and the cut loses it.
     """
     if tail.stop_is_ordinary and not passes_zeros:
         return None
@@ -272,7 +272,7 @@ def _size_at(data: bytes, at: int) -> int:
 
 
 def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:
-    """Say so if a well-formed record lies behind the end of the log; tell whether one does."""
+    """Report a well-formed record behind the end of the log; tell whether there is one."""
     if tail.passed is not None:
         path, position = tail.passed.file.path, tail.passed.file_position
         damage.report(path, position, f"{reason_text(tail.passed.reason)}; the log goes on behind")

@@ -21,7 +21,7 @@ _ZEROS: Final = bytes(WINDOW)
 
 @contextmanager
 def viewed(directory: StoreDir, file_size: int) -> Iterator[LogView]:
-    """Look at the log of an open store as readers of another process do; nothing is reported."""
+    """Open the log of an open store for reading, as another process does; nothing is reported."""
     readers = Readers(directory.ops)
     try:
         view = LogView(directory, readers, Damage(None))
@@ -60,8 +60,8 @@ class LogWalker:
         *,
         is_clean: bool,
     ) -> LogWalk:
-        """Go to the first thing that is no good record."""
-        # Why: nothing is appended while a store is recovered, so that `settle` has nothing to add.
+        """Walk to the first bytes that are not a good record."""
+        # Why without `recheck_end`: nothing is appended while a store is recovered.
         tail = find_end(log, begin, checks, on_bytes, on_chunk=self._take, after_crash=not is_clean)
         last = self._last_before(tail.end_offset)
         return LogWalk(
@@ -90,7 +90,7 @@ def _last_keyed(columns: RecordColumns) -> int:
 
 
 def written_end(log: LogView, tail: Tail, *, is_clean: bool, held_to: int) -> int:
-    """Return where the last byte lies that is not zero, behind the end of a log; else that end.
+    """Return the offset behind the last byte that is not zero, or the end of the log.
 
     After a clean stop zeros follow where nothing bad ended the log, unless queues hold records
     behind it (`held_to`): only files behind it are looked at, if they begin with something. A power

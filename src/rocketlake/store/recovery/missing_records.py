@@ -63,7 +63,7 @@ class UnheldRecords:
         self._limits = _limits_by_topic(self._queues)
         self._seen: set[QueueKey] = set()
         self.first_offset: int | None = None
-        """Where the first record lies that a queue lacks."""
+        """The offset of the first record that a queue lacks."""
         self.gaps: list[QueueKey] = []
         """Queues that lack messages from before the walk."""
 

@@ -96,7 +96,7 @@ class Recovery:
     # --- a log without files ---------------------------------------------------------------------
 
     def _start_anew(self, *, is_clean: bool) -> RecoveryReport:
-        """Let queues and index go with the log they were made from."""
+        """Remove queues and index of a log that is gone."""
         parts = self._parts
         has_queues = next(iter(parts.queues.items()), None) is not None
         has_keys = parts.index is not None and parts.index.end_physical_offset > 0
@@ -144,7 +144,7 @@ class Recovery:
         walk = LogWalker(unheld).walk(view, begin, self._checks, self._advance, is_clean=is_clean)
         cut_bytes = self._look_behind(view, walk, is_clean=is_clean)
         self._cut(walk, is_clean=is_clean)
-        end = self._settle_confirm_offset(view, walk)
+        end = self._set_confirm_offset(view, walk)
         losses = give_up_broken(
             parts.queues,
             queues_found,
@@ -229,7 +229,7 @@ class Recovery:
         """Return the queues whose unit number 0 points behind an offset, to a record that agrees.
 
         Why: a topic that was deleted and made again counts from 0 anew. Records of its earlier life
-        would take the places of those that came later; they lie before what the first unit says.
+        would take the places of later ones; they are before the offset in the first unit.
         """
         firsts = [
             found
@@ -274,14 +274,14 @@ class Recovery:
         return max((end for end in ends if end <= limit), default=-1)
 
     def _begin(self, view: LogView, dispatched: int, *, is_clean: bool) -> Begin:
-        """Return where to look for the end from: queues or checkpoint vouch for files before."""
+        """Return where to walk from: queues or the checkpoint vouch for the files before."""
         if is_clean:
             return begin_after_clean_stop(view, dispatched)
         values, options = self._parts.checkpoint.values(), _read_options(self._parts.options)
         return begin_after_unclean_stop(view, values, options)
 
     def _look_behind(self, view: LogView, walk: LogWalk, *, is_clean: bool) -> int:
-        """Return how many bytes the cut takes, say what they are, and save them if they matter.
+        """Return how many bytes the cut takes; report them, and save good records among them.
 
         Raises:
             StoreError: good records are among them, and they cannot be saved.
@@ -318,8 +318,8 @@ class Recovery:
     def _cut(self, walk: LogWalk, *, is_clean: bool) -> None:
         """Make the end of the log that of all files."""
         parts, end = self._parts, walk.tail.end_offset
-        # Order: first what stays is made safe, then queues and index let go of what does not, and
-        # the log last: a crash in between leaves nothing that points to what is not there.
+        # Order: first flush what stays, then cut queues and index, and the log last: a crash in
+        # between leaves nothing that points to missing records.
         parts.log_files.sync_from(walk.tail.started_at)
         if parts.queues.max_physical_offset > end:
             parts.queues.truncate(end)
@@ -336,7 +336,7 @@ class Recovery:
         if parts.deleted is not None and (lowered := parts.deleted.lower_to(end)):
             self._note(f"the log ends before the deletion of {', '.join(lowered[:_NAMED_MAX])}")
 
-    def _settle_confirm_offset(self, view: LogView, walk: LogWalk) -> int:
+    def _set_confirm_offset(self, view: LogView, walk: LogWalk) -> int:
         """Set the confirmed offset of the checkpoint; return how far the log may be dispatched."""
         checkpoint, end = self._parts.checkpoint, walk.tail.end_offset
         if self._parts.options.duplication_enable:
@@ -357,7 +357,7 @@ class Recovery:
     ) -> int | None:
         """Return the first record that a queue or the index may lack; None if there is none."""
         candidates = [offset for offset in others if offset is not None]
-        # Why: after a clean stop the reference dispatches what lies behind the last unit of all
+        # Why: after a clean stop the reference dispatches what is behind the last unit of all
         # queues, but for the record that begins just there, and after an unclean one all that it
         # has read. Each queue may lack more than the one, and as a rule much less than the other.
         if unheld.first_offset is not None:
@@ -382,7 +382,7 @@ class Recovery:
         self._note(f"{len(keys)} queues have lost units, which the log gives: {named}")
 
     def _first_unindexed(self, view: LogView, walk: LogWalk) -> int | None:
-        """Return the begin of the file from which on the index may lack keys; None: it has all."""
+        """Return where the file begins from which on the index may lack keys; None: it has all."""
         index = self._parts.index
         if index is None:
             return None
@@ -396,7 +396,7 @@ class Recovery:
         return None
 
     def _defer_index(self, start: int, end: int) -> bool:
-        """Leave keys to somebody who has more time, if there are many; tell whether that is so."""
+        """Schedule indexing for later if there are many keys; tell whether it was."""
         defer = self._parts.defer_index
         if defer is None or end - start <= _INDEXED_AT_ONCE:
             return False

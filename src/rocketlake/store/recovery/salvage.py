@@ -45,7 +45,7 @@ class Cut(Struct, frozen=True, kw_only=True):
     bytes: int
     """From there to behind the last byte that is not zero."""
     first_record: int
-    """Where the first good record lies that is lost to the log."""
+    """The offset of the first good record that the log loses."""
     made_by: str = f"rocketlake {__version__}"
 
 

@@ -1,4 +1,4 @@
-"""The words of a refusal: which disk, how full, and what will free it."""
+"""The text of a refusal: which disk, how full it is, and what will free space."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ class Outlook(Struct, frozen=True, kw_only=True):
     """What the store itself could free, and when."""
 
     deletable: int
-    """How many files may go, were they old enough."""
+    """How many files may be deleted once they are old enough."""
     file_size: int
     next_ms: int
     """When the first of them goes; NEVER: not by itself."""
     now_ms: int
     look_s: float
-    """How often somebody looks."""
+    """The interval between two looks at the disks."""
     kept_from: int | None = None
-    """Files from this offset of the log on are held back by somebody; None: they are not."""
+    """Holders keep files from this offset of the log on; None: they keep none."""
 
 
 def refusal(path: Path, usage: DiskUsage, limits: Limits, outlook: Outlook) -> str:

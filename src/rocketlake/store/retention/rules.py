@@ -1,4 +1,4 @@
-"""Decisions: how full is too full, is it time, which file goes next. Nothing here is touched.
+"""Decisions: how full is too full, when to delete, which file is next. Pure functions.
 
 Compat: CleanCommitLogService of DefaultMessageStore 5.3.3. The rules for free bytes, and the two
 switches that turn the others off, are ours.
@@ -24,11 +24,11 @@ class DiskLevel(IntEnum):
     """What the space on a disk means for files."""
 
     OK = 0
-    """Files go when they are expired, at their hour."""
+    """Expired files are deleted, at the hours set for it."""
     CROWDED = 1
-    """Expired files go at any hour."""
+    """Expired files are deleted at any hour."""
     CLEANING = 2
-    """Files go before they are expired, where that is allowed."""
+    """Unexpired files are deleted too, where options allow it."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def _clean_free(options: StoreOptions) -> int:
 
 
 class Decision(Struct, frozen=True):
-    """Whether files are deleted now, whether also such as are not expired, and why."""
+    """Whether files are deleted now, whether also unexpired ones, and why."""
 
     deletes: bool
     is_forced: bool = False
@@ -91,7 +91,7 @@ class Decision(Struct, frozen=True):
 
 
 def judge(usage: DiskUsage | None, limits: Limits) -> DiskLevel:
-    """Tell what the space on a disk means for files; None is one that could not be looked at."""
+    """Tell what the space on a disk means for files; None: its usage is not known."""
     if usage is None:
         # Compat: a ratio below 0, which stands for an error, lets expired files go.
         return DiskLevel.CROWDED if limits.uses_ratio else DiskLevel.OK
@@ -103,7 +103,7 @@ def _judge_ratio(ratio: float, limits: Limits) -> DiskLevel:
         return DiskLevel.OK
     if ratio > min(limits.clean_used, limits.refuse_used):
         return DiskLevel.CLEANING
-    # Compat: who shares a disk goes by its share instead (`judge_share`).
+    # Compat: a store that shares a disk is judged by its share instead (`judge_share`).
     is_crowded = ratio > limits.max_used and limits.sharers <= 1
     return DiskLevel.CROWDED if is_crowded else DiskLevel.OK
 
@@ -111,7 +111,7 @@ def _judge_ratio(ratio: float, limits: Limits) -> DiskLevel:
 def _judge_free(free: int, limits: Limits) -> DiskLevel:
     if free < limits.clean_free:
         return DiskLevel.CLEANING
-    # Why: to refuse is not to delete. Who named no bytes for that loses expired files only.
+    # Why: refusing is not deleting. Without a limit for cleaning only expired files are deleted.
     return DiskLevel.CROWDED if free < limits.refuse_free else DiskLevel.OK
 
 
@@ -126,7 +126,7 @@ def judge_share(own_bytes: int, total: int, limits: Limits) -> DiskLevel:
 
 
 def bytes_to_free(usage: DiskUsage | None, limits: Limits) -> int:
-    """Return how many bytes must go before files no longer go unexpired; 0 if none must."""
+    """Return how many bytes to free before deletion of unexpired files ends; 0 if none."""
     if usage is None:
         return 0
     over = limits.clean_free - usage.free
@@ -145,9 +145,9 @@ def is_critical(usage: DiskUsage | None, limits: Limits) -> bool:
 
 
 def is_refusing(usage: DiskUsage | None, limits: Limits, *, before: bool) -> bool:
-    """Tell whether puts are refused; who was refusing goes on until there is clearly more space."""
+    """Tell whether puts are refused; a refusal lasts until there is clearly more space."""
     if usage is None:
-        return before  # nobody knows: it stays as it is
+        return before  # not known: keep the state
     is_still_full = limits.uses_ratio and usage.ratio > limits.clean_used
     is_still_full |= usage.free < limits.resume_free
     return is_critical(usage, limits) or (before and is_still_full)
@@ -157,23 +157,23 @@ def is_refusing(usage: DiskUsage | None, limits: Limits, *, before: bool) -> boo
 
 
 def decide(now_ms: int, level: DiskLevel, limits: Limits, *, is_asked: bool = False) -> Decision:
-    """Decide about a round."""
+    """Decide what a round deletes."""
     is_automatic = limits.is_automatic
     is_forced = is_automatic and limits.cleans_forcibly and level >= DiskLevel.CLEANING
     if is_automatic and level >= DiskLevel.CROWDED:
         return Decision(deletes=True, is_forced=is_forced, why="the disk is full")
     if is_automatic and local_hour(now_ms) in limits.hours:
         return Decision(deletes=True, why="it is the hour")
-    return Decision(deletes=is_asked, why="somebody asked" if is_asked else "")
+    return Decision(deletes=is_asked, why="on request" if is_asked else "")
 
 
 def local_hour(now_ms: int) -> int:
-    """Return the hour of the day, here."""
+    """Return the hour of the day in local time."""
     return datetime.fromtimestamp(now_ms // 1000, UTC).astimezone().hour
 
 
 def next_deletion(now_ms: int, changed_ms: int, level: DiskLevel, limits: Limits) -> int:
-    """Return when a file that was changed at a time goes; NEVER if nobody deletes by himself.
+    """Return when a file that was changed at a time is deleted; NEVER if that is not automatic.
 
     The next look is at most an interval later.
     """
@@ -186,7 +186,7 @@ def next_deletion(now_ms: int, changed_ms: int, level: DiskLevel, limits: Limits
 
 
 def _next_hour(at_ms: int, hours: frozenset[int]) -> int:
-    """Return the first time from then on that lies in one of some hours of the day."""
+    """Return the first time from then on that is in one of some hours of the day."""
     if local_hour(at_ms) in hours:
         return at_ms
     # Time zones begin at quarters of an hour, so that an hour here need not begin with one of UTC.

@@ -1,11 +1,11 @@
 """Retention: deletes what is old enough, and refuses puts while a disk is full.
 
-1. Every look asks the disks. One that is critical sets a flag, which refuses puts, and the words of
-   the refusal; the flag goes when there is space again.
-2. Every interval, files go: the oldest first, a few at a time, with pauses; never the last one,
-   never what dispatch or the disk has not yet, never what a holder keeps. Before the first
-   one goes, queues and index are flushed: the log is what they could be made from again.
-3. Then queues and index follow.
+1. Every look reads the usage of the disks. A disk that is too full sets a flag, which refuses puts,
+   with the reason; the flag is cleared when there is space again.
+2. Every interval files are deleted: the oldest first, a few at a time, with pauses; never the last
+   one, never what is not yet dispatched or on the disk, never what a holder keeps. Before the first
+   one, queues and index are flushed: without the log they cannot be made again.
+3. Then expired files of queues and index are deleted.
 """
 
 import logging
@@ -54,7 +54,7 @@ class Deleted(Struct, frozen=True):
 
 
 class RetentionGauges(Struct, frozen=True, kw_only=True):
-    """How retention is doing; times are Unix milliseconds, -1 if there is none."""
+    """The state of retention; times are Unix milliseconds, -1 if there is none."""
 
     oldest_file: str = ""
     newest_file: str = ""
@@ -65,7 +65,7 @@ class RetentionGauges(Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why puts are refused; nothing if they are not."""
     kept_from: int = NEVER
-    """Where files begin that somebody holds back."""
+    """The offset of the log from which on holders keep files."""
     error: str = ""
     """Why the last round could not delete a file."""
 
@@ -78,11 +78,11 @@ class RetentionParts(Struct, frozen=True):
     index: IndexFileSet | None
     flags: RunningFlags
     dispatched: Callable[[], int]
-    """Tells up to where queues and index have everything."""
+    """Returns up to where queues and index have everything."""
     flush_and_dispatch: Callable[[], None]
-    """Has what was put so far dispatched and on the disk."""
+    """Dispatches what was put so far, and flushes it."""
     forget_expired: Callable[[int], None] = lambda _: None
-    """Is told where the log begins, for tables that speak of what was before."""
+    """Receives where the log begins, for tables with entries of what was before."""
 
     @property
     def files(self) -> MappedFileQueue:
@@ -96,7 +96,7 @@ class RetentionParts(Struct, frozen=True):
         return self.files.mapped_size + self.queues.mapped_size + index
 
     def secure_followers(self) -> None:
-        """Have units and entries of all that was dispatched on the disk, with their files' names.
+        """Flush units and entries of all that was dispatched, and the names of their files.
 
         Raises:
             FlushFailedError: they may not be there.
@@ -107,11 +107,11 @@ class RetentionParts(Struct, frozen=True):
 
 
 class Retention(BackgroundService):
-    """Keeps the disk from becoming full [CleanCommitLogService].
+    """Keeps the disk from filling up [CleanCommitLogService].
 
-    Archives, replicas and backups hold files back with `hold`, each under a name of its own: the
-    holder tells below which offset of the log everything may go, None for no limit. Holders are
-    obeyed in every case: a disk that becomes full then stops puts, not archiving.
+    Archives, replicas and backups keep files with `hold`, each under a name of its own: the holder
+    returns the offset of the log below which everything may be deleted, None for no limit. Holders
+    always win: if the disk fills up then, puts stop, not archiving.
 
     Thread-safety: any thread may ask for a deletion or for gauges; one deletion at a time.
 
@@ -184,13 +184,13 @@ class Retention(BackgroundService):
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The names of those that hold files back."""
+        """The names of the holders."""
         return tuple(self._holders)
 
     # --- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin: the first round is a minute later, as the reference has it."""
+        """Start the thread; the first round is a minute later, as in the reference."""
         self._set_times()
         super().start()
 
@@ -244,11 +244,13 @@ class Retention(BackgroundService):
         found = self._look = self._disks.look(own_bytes)
         self._parts.files.full_paths = found.full_paths
         # Compat: of several directories the least used decides.
-        self._settle(RunningFlag.DISK_FULL, found.best)
-        self._settle(RunningFlag.LOGIC_DISK_FULL, found.best if found.is_one_disk else found.queues)
+        self._set_flag(RunningFlag.DISK_FULL, found.best)
+        self._set_flag(
+            RunningFlag.LOGIC_DISK_FULL, found.best if found.is_one_disk else found.queues
+        )
         return found
 
-    def _settle(self, flag: RunningFlag, place: Place) -> None:
+    def _set_flag(self, flag: RunningFlag, place: Place) -> None:
         flags = self._parts.flags
         usage = place.usage
         if not rules.is_refusing(usage, self._limits, before=flags.has(flag)):
@@ -321,13 +323,13 @@ class Retention(BackgroundService):
                     deleted = self._delete(self._expiry)
                 self._follow()
         except RocketLakeError as error:
-            # The next round tries again; who asks is told.
+            # The next round tries again; the gauges show the error.
             self.error = str(error)
             self._notes.warning("delete", "files not deleted reason=%s", error)
             return
         self.error = ""
         if deleted:
-            # What was not expired is a loss somebody may want to know of.
+            # Files that had not expired are a loss that operators should see.
             level = logging.WARNING if decision.is_forced else logging.INFO
             begins = self._parts.log.min_offset
             log.log(
@@ -406,7 +408,7 @@ class Retention(BackgroundService):
             self._parts.forget_expired(log_min)
 
     def _check_files(self) -> None:
-        """Say where files of the log do not fit together [checkSelf]."""
+        """Log where files of the log do not fit together [checkSelf]."""
         for gap in self._parts.files.check_self():
             log.error(
                 "log files do not fit together before=%s after=%s distance=%d",
@@ -421,7 +423,7 @@ class Retention(BackgroundService):
         return Deleted(count, size, self._followers.queue_files, self._followers.index_files)
 
     def gauges(self) -> RetentionGauges:
-        """Return how it is doing."""
+        """Return the state of retention."""
         files = self._parts.files.files
         kept_from = self._kept_from()
         return RetentionGauges(
@@ -437,6 +439,6 @@ class Retention(BackgroundService):
 
 
 def _last_begin(files: MappedFileQueue) -> int:
-    """Return where the last file begins: what lies before it may be deleted."""
+    """Return where the last file begins: everything before it may be deleted."""
     last = files.last_file()
     return last.base_offset if last is not None else 0

@@ -31,7 +31,7 @@ class Gap(Struct, frozen=True):
     begin: int
     end: int
     physical_offset: int
-    """Where the record behind the gap lies."""
+    """The offset of the record behind the gap."""
 
 
 class GapFiller:
@@ -78,7 +78,7 @@ class GapFiller:
             yield from self._of_queue(key, offsets, physical)
 
     def note(self, key: QueueKey, following: int) -> None:
-        """Take note of records of a queue without a gap: the queue offset behind them."""
+        """Set the queue offset behind records of a queue that have no gap."""
         self._next[key] = following
 
     def fill(self, gap: Gap) -> None:

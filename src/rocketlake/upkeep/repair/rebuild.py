@@ -54,7 +54,7 @@ def walk_log(
     on_bytes: Callable[[int], None] | None = None,
     bad: list[BadPart] | None = None,
 ) -> Iterator[RecordColumns]:
-    """Yield all good records of a log in order; what lies between them is added to `bad`."""
+    """Yield all good records of a log in order; the parts between them are added to `bad`."""
     readers = Readers(ops)
     seen = [] if bad is None else bad
     try:
@@ -138,7 +138,7 @@ def rebuild_index(
     """Make the index anew in a directory.
 
     Raises:
-        StoreError: it cannot be written, or nobody knows the shape of its files.
+        StoreError: it cannot be written, or the shape of its files is not known.
     """
     machine.ops.mkdirs(into)
     index = IndexFileSet(machine.ops, machine.clock, into, index_shape(store))

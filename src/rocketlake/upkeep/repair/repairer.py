@@ -152,7 +152,7 @@ class Repairer:
 
         Raises:
             StoreNotFoundError: there is no store.
-            StoreLockedError: somebody has the store open.
+            StoreLockedError: the store is open.
             StoreError: queues or tables are in RocksDB.
         """
         with self._open() as store:  # a path that is no store gets no lock file
@@ -261,7 +261,7 @@ class _Planner:
     def _follow_the_cut(self, plan: Plan) -> None:
         """Plan what must follow where the log's end is cut: queues, index and checkpoint."""
         parts = [part for report in self._judge.reports for part in report.bad]
-        if not parts or parts[-1].has_record_behind or not self._found.is_settled:
+        if not parts or parts[-1].has_record_behind or not self._found.is_cleanly_stopped:
             return
         for number, place in self._judge.last_lost.items():
             if place >= parts[-1].begin:
@@ -366,13 +366,13 @@ class _Planner:
                 if goes_on and left >= len(blank):
                     text = f"{size} bytes that are no records become a blank record"
                     yield Patch(file.path, at, min(size, left), blank, text)
-                elif not goes_on and self._found.is_settled:
+                elif not goes_on and self._found.is_cleanly_stopped:
                     text = f"{size} bytes behind the end of the log become zeros"
                     yield Patch(file.path, at, min(size, left), b"", text)
             elif goes_on and left >= len(blank):
                 text = "a blank record is written behind the file's last record"
                 yield Patch(file.path, position, len(blank), blank, text)
-            elif report.rest_position >= 0 and self._found.is_settled:
+            elif report.rest_position >= 0 and self._found.is_cleanly_stopped:
                 size = file.size - report.rest_position
                 text = "the bytes behind the end of the log become zeros"
                 yield Patch(file.path, report.rest_position, size, b"", text)

@@ -1,1 +1,1 @@
-"""Salvage: records that a start cut off, or that lie in raw files, found and put again."""
+"""Salvage: records that a start cut off, or that are in raw files: listed, and put again."""

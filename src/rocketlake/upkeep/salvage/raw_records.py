@@ -1,4 +1,4 @@
-"""Well-formed records in bytes of a commit log, wherever they begin and whatever lies between.
+"""Well-formed records in bytes of a commit log, wherever they begin.
 
 A record counts if its lengths add up, its body has its checksum and it claims the very place where
 it lies. Where the place of a file in the log is unknown, its first record tells it.
@@ -43,7 +43,7 @@ class RawFile:
                 found = True
                 yield columns
             if not found and self.base_offset is not None:
-                # The name may lie: somebody gave the file another one.
+                # The name may be wrong: the file may have been renamed.
                 yield from self._scan(reader, None, None)
         finally:
             reader.close()
@@ -105,7 +105,7 @@ def _next_magic(data: bytes, start: int) -> int:
 
 
 def _find_base(data: bytes, position: int) -> int | None:
-    """Return where bytes lie in the log, by the first record in them that looks good."""
+    """Return the offset of bytes in the log, by the first record in them that looks good."""
     at = _next_magic(data, 0)
     while at < len(data):
         found = scan(data, at, checks=Check.BODY_CRC, rows_max=1)

@@ -1,4 +1,4 @@
-"""Records that a start cut off, or that lie in files without a store: listed and put again.
+"""Records that a start cut off, or that are in files without a store: listed, and put again.
 
 1. `<store>/salvage/<time>/` is what a start saved before it cut the log: files named by the offset
    of their first byte, and `salvage.json`. Before that start the same records are in the log,

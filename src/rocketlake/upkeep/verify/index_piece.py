@@ -197,7 +197,7 @@ class _IndexPiece:
         return np.frombuffer(data, ">i4", len(data) // 4).astype(np.int32)
 
     def _check_zeros(self, begin: int, end: int | None = None) -> None:
-        """Nothing was ever written behind the last entry, nor into entry 0."""
+        """Check that nothing is written behind the last entry, nor into entry 0."""
         path = self._place.path
         end = self._place.size if end is None else end
         for first, last in self._readers.ranges(path, begin, end):

@@ -1,4 +1,4 @@
-"""The records of one file of a log, in order, whatever lies between them."""
+"""The records of one file of a log, in order, past bad bytes between them."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -48,7 +48,7 @@ class WalkedLog(Protocol):
 
     @property
     def held_by(self) -> int | None:
-        """The process that writes; None if nobody does."""
+        """The process that has the store open; None if none has."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class WalkedLog(Protocol):
 class LogFileWalk:
     """Walks one file; behind bad bytes it goes on with the next record that claims its place.
 
-    `end` and `stop` say afterwards where and why the records end, `bad` what lies between them.
+    Afterwards `end` and `stop` are where and why the records end, `bad` the parts between them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LogFileWalk:
         self.bad: list[BadPart] = []
 
     def records(self) -> Iterator[RecordColumns]:
-        """Yield the good records in order, and note what lies between."""
+        """Yield the good records in order, and collect the bad parts between them."""
         offset = self.begin
         doubted = -1
         while offset < self._limit:

@@ -1,6 +1,6 @@
 """Records against their queues: each unit that `placement` gives a record stands in its place.
 
-What fits is only counted, as runs of units that records have confirmed. What does not is told, or
+Matches are only counted, as runs of units that records have confirmed. Mismatches are reported, or
 kept for the look at each queue's remaining units (`unconfirmed_units`).
 """
 
@@ -61,9 +61,9 @@ class Lack(Struct):
         self.last_offset = max(self.last_offset, other.last_offset)
         self.places = (self.places + other.places)[:_PLACES_MAX]
 
-    def is_told(self, told: set[int]) -> bool:
-        """Whether each of them was spoken of already."""
-        return self.count == len(self.places) and told.issuperset(self.places)
+    def is_reported(self, reported: set[int]) -> bool:
+        """Whether each of them was reported already."""
+        return self.count == len(self.places) and reported.issuperset(self.places)
 
 
 class Suspect(Struct, frozen=True):
@@ -238,8 +238,8 @@ class UnitCheck:
 
     def _without(self, group: Group, units: Units, inside: Bools, is_same: Bools) -> None:
         queue, report = group.queue, self._report
-        # Why: a topic that is deleted and made again counts from 0 anew. Its old records lie before
-        # the one that its first unit points to, and have numbers that the new ones take again.
+        # Why: a topic that is deleted and made again counts from 0 anew. Its old records are
+        # before the one that its first unit points to, with numbers that the new ones take again.
         is_earlier = (group.places < queue.first_physical) & (group.offsets >= queue.first_real)
         is_earlier &= ~is_same
         if is_earlier.any():

@@ -1,7 +1,7 @@
 """The parts of a store as a checker needs them: plain values that can be sent to another process.
 
 1. `look` opens a store and notes files, bounds and rules, once and before anything is checked: what
-   a running broker adds meanwhile lies behind these bounds.
+   a running broker adds meanwhile is behind these bounds.
 2. A piece of work is a function of a `Layout` and a number, or of one of its parts.
 """
 
@@ -161,7 +161,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     faults: list[Fault] = []
 
     @property
-    def is_settled(self) -> bool:
+    def is_cleanly_stopped(self) -> bool:
         """Whether nothing is left for a start to finish: stopped cleanly, and not running."""
         return self.is_clean and self.held_by is None
 
@@ -200,7 +200,7 @@ def look(
 ) -> Layout:
     """Note what a store has; what is wrong with the shapes of its files is among the faults.
 
-    `is_locked` says that the caller has the store's lock, so that nobody writes.
+    `is_locked` says that the caller has the store's lock, so that no process writes.
     """
     faults = [_of_shape(finding) for finding in store.damage.findings]
     if store.traits.has_rocksdb_queues:
@@ -245,7 +245,7 @@ def _record_crc(store: OfflineStore) -> Check:
     """Return how to check whole-record checksums.
 
     They are checked where options ask for it, or where the store visibly has them. In another
-    store a message that came from elsewhere may carry the checksum it had there.
+    store a forwarded message may carry the checksum of its first store.
     """
     if store.options.force_verify_prop_crc:
         return Check.RECORD_CRC_REQUIRED

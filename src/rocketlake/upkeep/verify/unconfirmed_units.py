@@ -17,11 +17,11 @@ from rocketlake.upkeep.verify.queue_check import Suspect
 from rocketlake.upkeep.verify.store_layout import Layout, QueuePlace, Units, is_prefill
 
 _PART: Final = 65_536
-_TOLD_MAX: Final = 1000
+_REPORTED_MAX: Final = 1000
 
 
 class Ends(Struct, frozen=True):
-    """What walking the log told: its end, its bad parts, and records in the wrong place."""
+    """What the walk of the log found: its end, its bad parts, and records in the wrong place."""
 
     log_end: int
     bad: list[BadPart]
@@ -40,8 +40,8 @@ class QueueReport(Struct):
     units: int = 0
     last_lost: int = -1
     """The last of the places in bad parts of the log that units point to."""
-    told: set[int] = field(default_factory=set)
-    """Physical offsets of suspects that a unit's fault speaks of."""
+    reported: set[int] = field(default_factory=set)
+    """Physical offsets of suspects that a unit's fault names."""
     left_out: int = 0
 
 
@@ -111,7 +111,7 @@ class _UnconfirmedUnits:
 
     def _pass_hole(self, count: int) -> None:
         """Count units that no file holds as the other missing ones are."""
-        if self._store.is_settled:
+        if self._store.is_cleanly_stopped:
             self._report.left_out += count
         else:
             self._report.pending.not_dispatched += count
@@ -128,18 +128,18 @@ class _UnconfirmedUnits:
 
     def _judge(self, number: int, place: int, units: Units, index: int) -> None:
         size = int(units["size"][index])
-        if not self._store.is_settled and size > 0 and place >= self._ends.log_end:
+        if not self._store.is_cleanly_stopped and size > 0 and place >= self._ends.log_end:
             self._report.pending.units_to_cut += 1
             return
         if size > 0 and self._is_in_bad_part(place):
             self._report.last_lost = max(self._report.last_lost, place)
-            return  # its record is told of
+            return  # its record is reported
         if self._store.is_gone(place, self._ops):
             return
-        if not self._store.is_settled and not any(units[index].tobytes()):
+        if not self._store.is_cleanly_stopped and not any(units[index].tobytes()):
             self._report.pending.not_dispatched += 1  # a start cuts the queue here and goes on
             return
-        if len(self._report.faults) >= _TOLD_MAX:
+        if len(self._report.faults) >= _REPORTED_MAX:
             self._report.left_out += 1  # the words would cost a look into the log each
             return
         self._fault(number, self._text(number, place, size))
@@ -150,15 +150,15 @@ class _UnconfirmedUnits:
 
     def _text(self, number: int, place: int, size: int) -> str:
         own = self._own.get(number)
-        lies = ""
+        where = ""
         if own is not None:
-            self._report.told.add(own.physical_offset)
-            lies = f"; its record lies at {own.physical_offset}"
+            self._report.reported.add(own.physical_offset)
+            where = f"; its record lies at {own.physical_offset}"
         if size <= 0 or place < 0:
-            return f"is no valid unit (offset {place}, size {size}){lies}"
+            return f"is no valid unit (offset {place}, size {size}){where}"
         if place == 0 and size == layout.PREFILL_SIZE:
-            return f"is a pre-filled one behind real ones{lies}"
-        return f"points to {place}, {self._what_is_at(place)}{lies}"
+            return f"is a pre-filled one behind real ones{where}"
+        return f"points to {place}, {self._what_is_at(place)}{where}"
 
     def _what_is_at(self, place: int) -> str:
         if place >= self._ends.log_end:
@@ -167,7 +167,7 @@ class _UnconfirmedUnits:
             return "which is before the log's first record, but units before it are not"
         suspect = self._ends.suspects.get(place)
         if suspect is not None:
-            self._report.told.add(place)
+            self._report.reported.add(place)
             name = self._ends.names[suspect.queue]
             return f"whose record says that it is message {suspect.queue_offset} of {name}"
         return self._record_at(place)
@@ -187,7 +187,7 @@ class _UnconfirmedUnits:
         if not len(found.columns):
             return "where no record begins"
         message = found.columns.message(0)
-        self._report.told.add(place)
+        self._report.reported.add(place)
         return f"where message {message.queue_offset} of {message.topic}/{message.queue_id} lies"
 
     def _fault(self, number: int, text: str) -> None:

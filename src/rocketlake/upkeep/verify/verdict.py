@@ -48,7 +48,7 @@ class Judge:
         if "queues" not in store.what:
             self._dispatched = self.log_limit
         self._behind: dict[int, Lack] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self.last_lost: dict[int, int] = {}
         """By queue: the last place in a bad part of the log that a unit points to."""
 
@@ -58,13 +58,13 @@ class Judge:
         return any(begin <= first < end for found in runs for begin, end in found)
 
     @property
-    def _is_settled(self) -> bool:
-        return self._store.is_settled
+    def _is_cleanly_stopped(self) -> bool:
+        return self._store.is_cleanly_stopped
 
     # --- the log -------------------------------------------------------------------------------
 
     def judge_log(self) -> None:
-        """Judge what lies between and behind the records."""
+        """Judge what is between and behind the records."""
         for report in self.reports:
             self._ledger.add(report.faults)
             self._ledger.add(self._bad_parts(report))
@@ -82,7 +82,7 @@ class Judge:
             is_page_rest = part.reason is StopReason.BAD_MAGIC and self._is_page_rest(
                 part.begin, part.written_end
             )
-            if is_end and (not self._is_settled or is_page_rest):
+            if is_end and (not self._is_cleanly_stopped or is_page_rest):
                 if self._store.held_by is None:
                     self._ledger.pending.torn_bytes += part.written_end - part.begin
                 continue
@@ -111,7 +111,7 @@ class Judge:
             yield Fault(str(file.path), position, text, kind=Kind.RECORD, about="log")
         if report.rest_position < 0:
             return
-        if not self._is_settled:
+        if not self._is_cleanly_stopped:
             self._ledger.pending.torn_bytes += file.size - report.rest_position
             return
         if self._is_page_rest(report.end, report.rest_end) and not self.goes_on(report):
@@ -142,7 +142,7 @@ class Judge:
         for found in queue_reports:
             self._ledger.add(found.faults)
             self._ledger.pending.add(found.pending)
-            self._told |= found.told
+            self._reported |= found.reported
             self.last_lost[found.number] = found.last_lost
         for report in self.reports:
             self._ledger.add(report.units.faults)
@@ -166,7 +166,7 @@ class Judge:
     def _suspects(self, report: LogReport) -> Iterator[Fault]:
         file = self._store.log_files[report.number]
         for one in report.units.suspects:
-            if one.physical_offset in self._told:
+            if one.physical_offset in self._reported:
                 continue
             queue = self._store.queues[one.queue]
             reason = (
@@ -206,7 +206,7 @@ class Judge:
                 yield from self._lack(f"{topic}/{queue_id}", lack, where, (path, 0))
 
     def _lack(self, about: str, lack: Lack, where: str, place: tuple[str, int]) -> Iterator[Fault]:
-        if lack.is_told(self._told):
+        if lack.is_reported(self._reported):
             return
         what = f"a message of it at {lack.first_physical}"
         if lack.count > 1:
@@ -216,7 +216,7 @@ class Judge:
 
     def _is_pending(self, lack: Lack) -> bool:
         """Tell whether the next start puts these messages into their queue by itself."""
-        if self._is_settled and lack.first_physical < self._dispatched:
+        if self._is_cleanly_stopped and lack.first_physical < self._dispatched:
             return False
         self._ledger.pending.not_dispatched += lack.count
         return True
@@ -245,7 +245,7 @@ class Judge:
             return
         if not store.index:
             keys = sum(report.keys for report in self.reports)
-            if keys and (store.index_sizes or not self._is_settled):
+            if keys and (store.index_sizes or not self._is_cleanly_stopped):
                 pending.keys_to_index += keys
             elif keys:
                 note = "there is no index: a start builds it, unless messageIndexEnable is off"
@@ -258,7 +258,7 @@ class Judge:
             behind = report.index.behind
             if behind is None:
                 continue
-            if self._is_settled and behind.first_physical < self._dispatched:
+            if self._is_cleanly_stopped and behind.first_physical < self._dispatched:
                 missing.append(behind)
             else:
                 pending.keys_to_index += behind.count
@@ -311,7 +311,7 @@ class Judge:
             return
         if 0 <= offset < self._store.log_min or self._is_bad(offset):
             return
-        if offset >= self.log_limit and not self._is_settled:
+        if offset >= self.log_limit and not self._is_cleanly_stopped:
             return
         if self._store.is_gone(offset, self._ops):
             return

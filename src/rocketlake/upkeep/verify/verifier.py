@@ -42,10 +42,10 @@ from rocketlake.upkeep.verify.unconfirmed_units import (
 from rocketlake.upkeep.verify.verdict import Judge
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-"""Returns what a function makes of each of some arguments, in order; both can be sent elsewhere."""
+"""Returns what a function makes of each of some arguments, in order; both can be pickled."""
 
 WHAT: Final = frozenset({"log", "queues", "index", "tables"})
-_FEW_UNITS: Final = 1 << 20  # are looked at in less time than it takes to send them elsewhere
+_FEW_UNITS: Final = 1 << 20  # are checked in less time than it takes to send them to a process
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     kept: int = 100_000
     """At most so many findings are kept; all are counted."""
     is_locked: bool = False
-    """The caller has the store's lock: nobody writes meanwhile."""
+    """The caller has the store's lock: no process writes meanwhile."""
 
     @property
     def workers(self) -> int:
@@ -120,7 +120,7 @@ class Verifier:
         *,
         mapper: Mapper | None = None,
     ) -> None:
-        """`mapper` runs pieces of work elsewhere, and tells nobody of bytes; None: in threads."""
+        """`mapper` runs pieces of work in other processes, without progress; None: in threads."""
         self._mapper = mapper
         self._given = store
         self._options = options or VerifyOptions()
@@ -133,7 +133,7 @@ class Verifier:
         on_finding: Callable[[Finding], None] | None = None,
         on_bytes: Callable[[int], None] | None = None,
     ) -> VerifySummary:
-        """Check everything; tell of findings as they come, and of bytes as they are read.
+        """Check everything; report findings as they come, and bytes as they are read.
 
         Raises:
             StoreNotFoundError: there is no store, or it cannot be read.

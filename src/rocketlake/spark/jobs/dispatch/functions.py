@@ -117,7 +117,7 @@ class Functions:
             self._external.save_progress(progress)
 
     def _records(self, shape: LogShape, begin: int) -> "DataFrame":
-        # Why whole files: here nobody checks that parts fit together, and where a file begins, or
+        # Why whole files: no check follows here that parts fit together. Where a file begins, or
         # where the range before ended, a record surely does.
         parts = cut(shape, begin, part_bytes=max(shape.end, 1))
         numbers = self._spark.range(0, max(len(parts), 1), 1, max(len(parts), 1))

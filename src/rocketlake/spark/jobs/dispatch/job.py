@@ -2,11 +2,11 @@
 
 1. Executors walk parts of the log and make units and keys; the driver appends them, by the store's
    own code: the bytes are those of live dispatch.
-2. A store that nobody has open is recovered as a start would, only that what queues and index lack
-   comes from Spark; it is left cleanly closed.
-3. A store that is open with `dispatch="external"` is followed: see `following`. One that dispatches
-   by itself is refused.
-4. Doing it again does no harm: queues and index pass over what they have.
+2. A store that is not open is recovered as at a start, but Spark makes the units and keys that
+   queues and index lack; it is left cleanly closed (`offline_dispatch`).
+3. A store that is open with `dispatch="external"` is dispatched as it grows (`live`). One that
+   dispatches by itself is refused.
+4. A repeated run is harmless: queues and index pass over what they have.
 """
 
 import signal
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -27,8 +27,8 @@ from rocketlake.files.local_path import absolute_path
 from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.format import names
 from rocketlake.spark.jobs.dispatch.functions import DispatchFunction, Functions
-from rocketlake.spark.jobs.dispatch.live import Following
-from rocketlake.spark.jobs.dispatch.offline_dispatch import Settling
+from rocketlake.spark.jobs.dispatch.live import LiveDispatch
+from rocketlake.spark.jobs.dispatch.offline_dispatch import OfflineDispatch
 from rocketlake.spark.jobs.dispatch.run import Runner, as_runner
 from rocketlake.spark.jobs.tasks import session
 from rocketlake.store.offline import OfflineStore, refuse_rocksdb
@@ -44,7 +44,7 @@ _INTERNAL_WAY_OUT: Final = (
 )
 
 OnProgress = Callable[[int, int], None]
-"""Is told up to where the log is dispatched, and where it ends."""
+"""Receives up to where the log is dispatched, and where it ends."""
 
 
 class DispatchPlan(Struct, frozen=True, kw_only=True):
@@ -110,21 +110,13 @@ def plan_dispatch(store: OfflineStore) -> DispatchPlan:
     )
 
 
-class Stoppable(Protocol):
-    """A job that goes on until it is told."""
-
-    def stop(self) -> None:
-        """Have it end after the round it is in."""
-        ...
-
-
 class DispatchJob:
-    """Dispatches one store, once or as long as it is let.
+    """Dispatches one store, once or until it is stopped.
 
     Thread-safety: one thread runs; any may call `stop`.
     """
 
-    def __init__(  # noqa: PLR0913 - each says one thing a job can be told
+    def __init__(  # noqa: PLR0913 - options of a job
         self,
         runner: "Runner | SparkSession",
         root: Path,
@@ -137,7 +129,7 @@ class DispatchJob:
         ops: FileOps | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`functions` get the DataFrame of records by name: custom dispatchers."""
+        """`functions` are custom dispatchers by name, which receive the DataFrame of records."""
         self._ops = ops or PosixFileOps()
         self._clock = clock or SystemClock()
         self._root = absolute_path(root)
@@ -151,19 +143,19 @@ class DispatchJob:
         self._functions = Functions(spark, self._root, functions or {}, self._external)
         self._on_progress = on_progress
         self._stopping = threading.Event()
-        self._following: Following | None = None
-        self._settled = ""
+        self._live: LiveDispatch | None = None
+        self._recovered = ""  # the state that a recovery has left
         self._rounds = self._records = self._units = self._keys = self._where = 0
 
     def stop(self) -> None:
-        """Let it end after the round in progress."""
+        """End after the round in progress."""
         self._stopping.set()
 
     def run(self, *, once: bool = True, poll_s: float = POLL_S) -> DispatchReport:
         """Dispatch what there is; without `once` go on until `stop`, looking every so often.
 
         Raises:
-            StoreLockedError: another job runs, or somebody has the store open who dispatches.
+            StoreLockedError: another job runs, or the store is open and dispatches by itself.
             StoreError: something cannot be read or written.
         """
         with OfflineStore(self._root, ops=self._ops) as view:
@@ -176,51 +168,49 @@ class DispatchJob:
                 if once or self._stopping.wait(poll_s):
                     return self._report()
         finally:
-            self._let_go()
+            self._close_live()
             lock.release()
 
     def _round(self) -> None:
         note, holder = self._external.live_writer(), self._external.holder
-        if self._following is not None and (
-            note is None or note.session != self._following.session
-        ):
-            self._let_go()
+        if self._live is not None and (note is None or note.session != self._live.session):
+            self._close_live()
         if note is not None:
-            if self._following is None:
-                self._following = Following(
+            if self._live is None:
+                self._live = LiveDispatch(
                     self._runner, self._root, note, self._external, self._ops, self._clock
                 )
-            self._count(self._following.go_on(self._functions, self._on_progress))
+            self._count(self._live.run_round(self._functions, self._on_progress))
         elif holder is not None:
             lock = str(self._root / names.LOCK)
             raise StoreLockedError(lock, holder, way_out=_INTERNAL_WAY_OUT)
         else:
-            self._settle()
+            self._recover()
 
-    def _settle(self) -> None:
-        """Bring a store that nobody has open to its end, once for each time it was open."""
+    def _recover(self) -> None:
+        """Recover and dispatch a store that is not open, once for each time it was open."""
         last = self._external.writer()
         state = f"{last.session if last else ''} {self._ops.stat(self._root / names.ABORT)}"
-        if state == self._settled:
+        if state == self._recovered:
             return
-        is_told_nothing = self._conf is None and not self._options
-        settling = Settling(self._runner, self._on_progress, part_bytes=self._part_bytes)
+        has_no_options = self._conf is None and not self._options
+        offline = OfflineDispatch(self._runner, self._on_progress, part_bytes=self._part_bytes)
         try:
             report = recover_with_external_dispatch(
                 self._root,
                 self._conf,
-                settling,
+                offline,
                 ops=self._ops,
                 clock=self._clock,
                 options=self._options,
-                known_options=last.options if is_told_nothing and last is not None else None,
+                known_options=last.options if has_no_options and last is not None else None,
             )
         finally:
-            settling.close()
-        tally = settling.tally
-        self._count((tally.records, tally.units, tally.keys, report.dispatched_where))
-        self._settled = f"{last.session if last else ''} {None}"
-        log_files = settling.log_files
+            offline.close()
+        counts = offline.counts
+        self._count((counts.records, counts.units, counts.keys, report.dispatched_where))
+        self._recovered = f"{last.session if last else ''} {None}"
+        log_files = offline.log_files
         self._functions.run(report.log_min, report.dispatched_where, log_files)
 
     def _count(self, done: tuple[int, int, int, int]) -> None:
@@ -231,10 +221,10 @@ class DispatchJob:
         self._keys += keys
         self._where = where
 
-    def _let_go(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            following.close()
+    def _close_live(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.close()
 
     def _report(self) -> DispatchReport:
         return DispatchReport(
@@ -248,10 +238,10 @@ class DispatchJob:
 
 
 @contextmanager
-def stopped_by_signals(job: Stoppable, signals: Sequence[int] = ()) -> Iterator[None]:
-    """Let Ctrl-C, and `kill`, end a job after its round, in place of in the middle of it."""
+def stopped_by_signals(stop: Callable[[], None], signals: Sequence[int] = ()) -> Iterator[None]:
+    """Have Ctrl-C and `kill` stop a job after its round instead of in the middle of it."""
     chosen = signals or (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: job.stop()) for number in chosen}
+    before = {number: signal.signal(number, lambda *_: stop()) for number in chosen}
     try:
         yield
     finally:
@@ -270,15 +260,15 @@ def dispatch(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> DispatchReport | DispatchPlan:
-    """Bring the records of a store that queues and index lack there; `dry_run` only plans.
+    """Dispatch the records that the queues and the index of a store lack; `dry_run` only plans.
 
-    `conf` has the options the store is opened with, as `open_store` takes them. Without `once` the
-    store is followed until Ctrl-C. `functions` are custom dispatchers by name: each is given the
-    DataFrame of records, and which range of the log they are of.
+    `conf` has the options that `open_store` gets for the store. Without `once` the job runs until
+    Ctrl-C. `functions` are custom dispatchers by name: each receives the DataFrame of records and
+    the range of the log that they come from.
 
     Raises:
         StoreNotFoundError: there is no store.
-        StoreLockedError: another job runs, or somebody has the store open who dispatches.
+        StoreLockedError: another job runs, or the store is open and dispatches by itself.
         StoreError: something cannot be read or written.
     """
     if dry_run:
@@ -287,5 +277,5 @@ def dispatch(
     job = DispatchJob(
         spark or session(), absolute_path(store), conf, functions=functions, on_progress=on_progress
     )
-    with nullcontext() if once else stopped_by_signals(job):
+    with nullcontext() if once else stopped_by_signals(job.stop):
         return job.run(once=once, poll_s=poll_s)

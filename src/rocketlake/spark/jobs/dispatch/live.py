@@ -1,10 +1,11 @@
 """Dispatch for a store that is open: round by round up to what its writer has confirmed.
 
-1. The job has the lock `dispatch/lock` while it follows. It never touches the log, the checkpoint
-   or a table: those are the writer's.
-2. A round appends, flushes, and only then says so in `progress.json`; the writer takes the times of
-   its checkpoint from there. Before a round it says that it writes: whoever finds that later makes
-   what lies behind `where` again, for of what was not flushed any part may be there.
+1. The job holds `dispatch/lock` meanwhile. It never writes the log, the checkpoint or a table:
+   those belong to the writer.
+2. A round appends, flushes, and only then updates `progress.json`; the writer takes the times of
+   its checkpoint from there. Before a round `progress.json` says that the job writes: a job that
+   finds this later dispatches everything behind `where` again, since any part of what was not
+   flushed may be on the disk.
 3. Queue files and index files of messages that the log no longer holds are deleted here.
 """
 
@@ -34,17 +35,17 @@ from rocketlake.spark.jobs.dispatch.functions import Functions
 from rocketlake.spark.jobs.dispatch.offline_dispatch import log_shape, rules_of
 from rocketlake.spark.jobs.dispatch.parts import cut
 from rocketlake.spark.jobs.dispatch.run import Runner
-from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
+from rocketlake.spark.jobs.dispatch.writer import DispatchCounts, PartWriter, adjoining_parts
 from rocketlake.store.offline import named_paths
 
-_PATIENCE_S: Final = 30.0
+_LOCK_TIMEOUT_S: Final = 30.0
 _WAY_OUT: Final = "the store is being opened or closed; try again"
 
 OnProgress = Callable[[int, int], None]
 
 
-class Following:
-    """Follows one writer as long as it has the store open. Owned by one thread."""
+class LiveDispatch:
+    """Dispatches for one writer as long as it has the store open. Owned by one thread."""
 
     def __init__(  # noqa: PLR0917 - what a job has
         self,
@@ -71,7 +72,7 @@ class Following:
         dirs = () if paths is None else (*paths.writable, *paths.read_only)
         self._directory = StoreDir(ops, root, tuple(path for path in dirs if ops.stat(path)))
         self._lock = external.dispatch_lock()
-        acquire_within(self._lock, _PATIENCE_S, _WAY_OUT)
+        acquire_within(self._lock, _LOCK_TIMEOUT_S, _WAY_OUT)
         try:
             self._progress = external.progress()
             self._checkpoint = _IndexTimes(self._known_index_timestamp())
@@ -88,7 +89,7 @@ class Following:
 
     @property
     def session(self) -> str:
-        """Which writer is followed."""
+        """The session of the writer."""
         return self._note.session
 
     def _open(self) -> int:
@@ -135,7 +136,7 @@ class Following:
 
     # --- a round ---------------------------------------------------------------------------------
 
-    def go_on(
+    def run_round(
         self, functions: Functions, on_progress: OnProgress | None
     ) -> tuple[int, int, int, int]:
         """Dispatch what is confirmed; return records, units, keys, and up to where.
@@ -145,34 +146,34 @@ class Following:
                 round, of this job or another, goes on.
         """
         end = self._external.confirmed()
-        tally = Tally()
+        counts = DispatchCounts()
         if end > self._where:
-            self._say(is_writing=True)
+            self._write_progress(is_writing=True)
             known = self._progress.where
             if self._where < known < end:
-                self._dispatch(known, Tally(), None)  # walked again, for the index; nothing is new
+                self._dispatch(known, DispatchCounts(), None)  # walked again for the index
                 self._where = known
-            self._dispatch(end, tally, on_progress)
+            self._dispatch(end, counts, on_progress)
             self._flush()
             self._where = end
-            times = {"timestamp": tally.last_timestamp} if tally.last_timestamp else {}
+            times = {"timestamp": counts.last_timestamp} if counts.last_timestamp else {}
             self._progress = structs.replace(self._progress, where=end, **times)
-            self._say(is_writing=False)
+            self._write_progress(is_writing=False)
         self._follow_log()
         files = self._directory.log_files()
         done = functions.run(self._log_min, self._where, files, self._progress)
         self._progress = done or self._progress
-        return tally.records, tally.units, tally.keys, self._where
+        return counts.records, counts.units, counts.keys, self._where
 
-    def _dispatch(self, end: int, tally: Tally, on_progress: OnProgress | None) -> None:
+    def _dispatch(self, end: int, counts: DispatchCounts, on_progress: OnProgress | None) -> None:
         options = self._note.options
         shape = log_shape(self._directory, options, end)
         rules = rules_of(self._directory.root, options, self._queues)
         start = max(self._where, shape.log_min)
         with closing(self._runner.run(shape, cut(shape, start), rules)) as results:
-            for result in seamless(results, shape, rules, start):
+            for result in adjoining_parts(results, shape, rules, start):
                 self._writer.write(result)
-                tally.add(result)
+                counts.add(result)
                 if on_progress is not None:
                     on_progress(min(result.facts.reached, end), end)
 
@@ -183,12 +184,12 @@ class Following:
         index_timestamp = self._checkpoint.index_timestamp
         self._progress = structs.replace(self._progress, index_timestamp=index_timestamp)
 
-    def _say(self, *, is_writing: bool) -> None:
+    def _write_progress(self, *, is_writing: bool) -> None:
         self._progress = structs.replace(self._progress, is_writing=is_writing)
         self._external.save_progress(self._progress)
 
     def _follow_log(self) -> None:
-        """Let queues and index forget what the log no longer holds."""
+        """Delete what queues and index have of messages that the log no longer holds."""
         bases = [file.base_offset for file in self._directory.log_files() if file.size]
         log_min = min(bases, default=0)
         if log_min > self._log_min:
@@ -198,7 +199,7 @@ class Following:
         self._log_min = log_min
 
     def close(self) -> None:
-        """Let go of everything; what is written is on the disk, or made again."""
+        """Close everything; what is not on the disk is made again later."""
         try:
             self._writer.close()
             if self._index is not None:
@@ -215,7 +216,7 @@ class _IndexTimes:
         self.index_timestamp = index_timestamp
 
     def flush(self) -> None:
-        """Do nothing: a round says it when everything is on the disk."""
+        """Do nothing: a round writes the time once everything is on the disk."""
 
 
 def queue_shape_of(note: WriterNote) -> QueueShape:

@@ -1,4 +1,4 @@
-"""Dispatch for a recovery: all of it goes to Spark at once, files are asked for one by one."""
+"""Dispatch for a recovery: Spark gets the whole range at once, recovery asks file by file."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,14 +17,14 @@ from rocketlake.metadata.filters import FilterBook
 from rocketlake.spark.jobs.dispatch.parts import DISPATCH_CHECKS, LogShape, cut
 from rocketlake.spark.jobs.dispatch.run import Results, Runner
 from rocketlake.spark.jobs.dispatch.unit_blocks import PartResult, Rules
-from rocketlake.spark.jobs.dispatch.writer import PartWriter, Tally, seamless
+from rocketlake.spark.jobs.dispatch.writer import DispatchCounts, PartWriter, adjoining_parts
 from rocketlake.store.offline import load_deleted_topics
 from rocketlake.store.options import StoreOptions
 
 OnProgress = Callable[[int, int], None]
 
 
-class Settling:
+class OfflineDispatch:
     """The RecoveryDispatcher of a recovery. Owned by the thread that recovers."""
 
     def __init__(
@@ -43,24 +43,24 @@ class Settling:
         self._parts: Iterator[PartResult] = iter(())
         self._next: PartResult | None = None
         self._end = 0
-        self.tally = Tally()
+        self.counts = DispatchCounts()
         self.log_files: list[OffsetFile] = []
 
     def attach(self, targets: DispatchTargets) -> None:
-        """Take note of what to write to."""
+        """Take the queues and the index to write to."""
         self._targets = targets
         self._writer = PartWriter(targets.queues, targets.index)
         self.log_files = targets.directory.log_files()
 
     def prepare(self, start: int, end: int) -> None:
-        """Have executors begin with the whole range."""
+        """Start the executors on the whole range."""
         assert self._targets is not None, "attached before it is used"
         shape = log_shape(self._targets.directory, self._targets.options, end)
         rules = rules_of(self._targets.directory.root, self._targets.options, self._targets.queues)
         self._results = self._runner.run(
             shape, cut(shape, start, part_bytes=self._part_bytes), rules
         )
-        self._parts = seamless(self._results, shape, rules, start)
+        self._parts = adjoining_parts(self._results, shape, rules, start)
         self._next = next(self._parts, None)
         self._end = end
 
@@ -75,7 +75,7 @@ class Settling:
         while self._next is not None and self._next.facts.part.begin < end:
             result = self._next
             self._writer.write(result)
-            self.tally.add(result)
+            self.counts.add(result)
             where = max(where, min(result.facts.reached, end))
             if self._on_progress is not None:
                 self._on_progress(where, self._end)

@@ -20,7 +20,7 @@ _TASKS_MIN: Final = 8  # so that two cores, and four, end at about the same time
 
 
 class LogShape(Struct, frozen=True, kw_only=True):
-    """What executors must know of a log; small, and it can be sent."""
+    """What executors must know of a log; small and picklable."""
 
     root: Path
     log_files: list[OffsetFile]
@@ -50,7 +50,7 @@ class Part(Struct, frozen=True):
     """The records of one file that begin in a range."""
 
     number: int
-    """The how many-th part."""
+    """Its index among the parts."""
     file: int
     """The number of its file."""
     begin: int
@@ -91,8 +91,8 @@ def tasks_of(parts: Sequence[Part], part_bytes: int = PART_BYTES) -> list[list[P
 class PartWalk(LogFileWalk):
     """Walks the records that begin in a part.
 
-    `start` says then where the first of them begins, `reached` where the part behind this one must
-    begin: the end of the file, if nothing more comes.
+    Afterwards `start` is where the first of them begins, and `reached` where the next part must
+    begin: the end of the file if no record follows.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class PartWalk(LogFileWalk):
         self.reached = self._file_end
 
     def records(self) -> Iterator[RecordColumns]:
-        """Yield the good records of the part in order, and note what lies between."""
+        """Yield the good records of the part in order, and collect what is between them."""
         if self.start >= self._part.end:
             self.reached = self.start
             return
@@ -131,7 +131,7 @@ class PartWalk(LogFileWalk):
     def _find_start(self, offset: int) -> int:
         """Return where the first record at or behind an offset begins; the file's end without one.
 
-        The seam is checked by whoever puts parts together, so a wrong guess costs time only.
+        `adjoining_parts` checks where parts meet, so a wrong guess costs only time.
         """
         found = self._next_good(offset - 1)
         return self._file_end if found is None else found

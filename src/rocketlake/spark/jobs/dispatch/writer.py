@@ -30,13 +30,13 @@ from rocketlake.upkeep.repair.gap_filler import GapFiller
 _UNIT_SIZE = 20
 
 
-def seamless(
+def adjoining_parts(
     results: Iterable[PartResult], shape: LogShape, rules: Rules, begin: int
 ) -> Iterator[PartResult]:
     """Yield parts of which each begins where the one before it ended.
 
-    One that was begun elsewhere is walked again from there; one that lies behind the last record of
-    its file is left out.
+    A part that began at another offset is walked again; one behind the last record of its file is
+    left out.
     """
     expected, file = begin, -1
     for result in results:
@@ -47,12 +47,12 @@ def seamless(
             continue
         if result.facts.start != expected:
             again = Part(part.number, part.file, expected, part.end, is_proven=True)
-            result = make_part(shape, again, rules)  # noqa: PLW2901 - the same part, put right
+            result = make_part(shape, again, rules)  # noqa: PLW2901 - the same part, from the right offset
         expected = result.facts.reached
         yield result
 
 
-class Tally:
+class DispatchCounts:
     """Counts what was written."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Tally:
 class PartWriter:
     """Appends what parts hold. Owned by one thread; the index is written by one of its own.
 
-    Doing it again does no harm: queues and index pass over what they have.
+    A repeated write is harmless: queues and index pass over what they have.
     """
 
     def __init__(
