@@ -223,8 +223,9 @@ def recover_with_external_dispatch(
 
 
 def _read_options(options: StoreOptions) -> ReadOptions:
-    known = ReadOptions.__struct_fields__
-    values = {name: getattr(options, name) for name in known if hasattr(options, name)}
     # The view gets the log directories as an argument.
-    values |= dict.fromkeys(("store_path_commit_log", "read_only_commit_log_store_paths"))
-    return ReadOptions(**values)
+    return structs.replace(
+        ReadOptions.of_store(options),
+        store_path_commit_log=None,
+        read_only_commit_log_store_paths=None,
+    )

@@ -138,7 +138,7 @@ def assemble(base: Base) -> Parts:
     checkpoint = StoreCheckpoint(base.ops, base.directory.root, is_4x=is_4x)
     SlowSteps(clock).watch(stats)
     log_parts = make_log(base, checkpoint, flags, stats)
-    queues = ConsumeQueueSet(base.directory, clock, _queue_shape(options))
+    queues = ConsumeQueueSet(base.directory, clock, QueueShape.of(options))
     index = _make_index(base)
     external = ExternalDispatch(base.ops, base.directory.root)
     deleted = DeletedTopicsFile(base.ops, base.directory.root, base.paths.writable)
@@ -290,16 +290,6 @@ def _make_flusher(
 
 
 # --- what is built from it -----------------------------------------------------------------------
-
-
-def _queue_shape(options: StoreOptions) -> QueueShape:
-    return QueueShape(
-        file_size=options.mapped_file_size_consume_queue,
-        batch_file_size=options.mapper_file_size_batch_consume_queue,
-        ext_file_size=options.mapped_file_size_consume_queue_ext,
-        has_ext=options.enable_consume_queue_ext,
-        is_4x=options.compat_version.is_4x,
-    )
 
 
 def _make_index(base: Base) -> IndexFileSet | None:

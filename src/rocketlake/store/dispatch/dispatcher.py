@@ -453,7 +453,8 @@ class Dispatcher(BackgroundService):
         dispatched = DispatchSlice(columns, {})
         for dispatcher in self.first:
             dispatcher.dispatch(dispatched)
-        placement, ends = self._builder.put(records, dispatched.bitmaps)
+        placement = self._builder.place(records)
+        ends = self._builder.put(placement, dispatched.bitmaps)
         if self._index is not None:
             self._put_keys(self._index, columns)
         for dispatcher in self.last:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from rocketlake.format.dispatch import Trait, dispatch_columns
-from rocketlake.format.queue_unit import UNIT_DTYPE
+from rocketlake.format.queue_unit import UNIT_DTYPE, decode_units
 from rocketlake.format.record import RecordColumns, decode_properties
 from rocketlake.model import properties as names
 from rocketlake.model.flags import INNER_BATCH
@@ -68,7 +68,7 @@ class Records:
         self.tags_codes = facts.tags_codes
         self.traits = facts.traits
         self.rows: Rows = np.flatnonzero(facts.traits & Trait.ENTERS_QUEUE)
-        """Those with a unit in the queue of their own topic; a caller may take fewer."""
+        """Those that may have a unit in the queue of their own topic."""
 
     def key_of(self, row: int) -> QueueKey:
         """Return the queue of a record's own topic."""
@@ -91,7 +91,10 @@ class Placement:
     def __init__(self, records: Records, rows: Rows) -> None:
         self.records = records
         self.rows = rows
-        """The records with a unit in the queue of their own topic, in the order of the log."""
+        """The records with a unit in the queue of their own topic, in the order of the log.
+
+        A caller may leave some out.
+        """
         self.tags_codes = records.tags_codes
         """The tags code of every record's units."""
         self.batches: dict[int, tuple[int, int]] = {}
@@ -170,7 +173,7 @@ def _place_special(
 class UnitBlock:
     """The units of one queue, in the order of the log."""
 
-    __slots__ = ("_units", "key", "offsets", "placement", "rows")
+    __slots__ = ("_packed", "key", "offsets", "placement", "rows")
 
     def __init__(
         self,
@@ -179,7 +182,7 @@ class UnitBlock:
         rows: Rows,
         offsets: Int64s,
         *,
-        units: Units | None = None,
+        packed_units: memoryview | None = None,
     ) -> None:
         self.key = key
         self.placement = placement
@@ -187,15 +190,17 @@ class UnitBlock:
         """The records that make the units."""
         self.offsets = offsets
         """The number of each unit in a plain queue."""
-        self._units = units
+        self._packed = packed_units
 
     def units(self) -> Units:
         """Return the units as a plain queue has them."""
-        return self.placement.units(self.rows) if self._units is None else self._units
+        if self._packed is None:
+            return self.placement.units(self.rows)
+        return decode_units(self._packed)
 
     def packed(self) -> memoryview:
         """Return the bytes of the units in the files of a plain queue."""
-        return packed(self.units(), UNIT_DTYPE)
+        return self._packed if self._packed is not None else packed(self.units(), UNIT_DTYPE)
 
     def column(self, name: str) -> Int64s:
         """Return a column of the records."""
@@ -273,17 +278,21 @@ class SortedUnits:
         ):
             yield QueueKey(records.topics[code], queue_id), start, stop, number, begin, end
 
-    def block(self, key: QueueKey, start: int, stop: int, units: Units | None = None) -> UnitBlock:
-        """Return the units in a range of one queue; `units` are all of them, if they are made."""
-        part = slice(start, stop)
-        made = None if units is None else units[part]
-        return UnitBlock(key, self.placement, self.rows[part], self.offsets[part], units=made)
+    def block(self, key: QueueKey, start: int, stop: int) -> UnitBlock:
+        """Return the units in a range of one queue."""
+        return UnitBlock(key, self.placement, self.rows[start:stop], self.offsets[start:stop])
 
     def blocks(self) -> Iterator[UnitBlock]:
         """Yield the units queue by queue."""
-        records, units = self.placement.records, self.placement.units(self.rows)
-        for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
-            yield self.block(records.key_of(int(self.rows[start])), start, stop, units)
+        _, view = self.units()
+        for key, start, stop, *_ in self.ranges():
+            yield UnitBlock(
+                key,
+                self.placement,
+                self.rows[start:stop],
+                self.offsets[start:stop],
+                packed_units=view[start * UNIT_SIZE : stop * UNIT_SIZE],
+            )
 
 
 def _queue_numbers(records: Records, rows: Rows) -> npt.NDArray[np.integer]:

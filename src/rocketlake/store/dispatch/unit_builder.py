@@ -55,13 +55,12 @@ class UnitBuilder:
             self._tell(name, int(records.columns.rows[row]["physical_offset"]))
         return placement
 
-    def put(self, records: Records, bitmaps: Bitmaps) -> tuple[Placement, Ends]:
-        """Write the units of records; return them, and where the queues that they are in end.
+    def put(self, placement: Placement, bitmaps: Bitmaps) -> Ends:
+        """Write units; return where their queues end.
 
         Raises:
             RocketLakeError: a queue cannot be written; those before it may have been.
         """
-        placement = self.place(records)
         ends: Ends = {}
         if len(placement.rows) and not self._put_one(placement, ends):
             self._put_sorted(placement.by_queue(), bitmaps, ends)
@@ -70,7 +69,7 @@ class UnitBuilder:
             assert isinstance(queue, ConsumeQueue), f"light queue {block.key} is a batch queue"
             queue.put(block.units(), block.offsets)
             ends[block.key.topic, block.key.queue_id] = queue.max_offset
-        return placement, ends
+        return ends
 
     def _put_one(self, placement: Placement, ends: Ends) -> bool:
         """Write the unit of a single record to a plain queue that exists; tell whether it did.

@@ -233,9 +233,9 @@ class OfflineStore(Closing):
         return self.log.limit - start.base_offset if start is not None else 0
 
     def _begin(self) -> log_end.Begin:
-        if self.traits.is_clean:
-            return log_end.begin_after_clean_stop(self.log, self._dispatched)
-        return log_end.begin_after_unclean_stop(self.log, self.checkpoint, self.options)
+        is_clean = self.traits.is_clean
+        reach = self._dispatched if is_clean else -1
+        return log_end.find_begin(self.log, reach, self.checkpoint, self.options, is_clean=is_clean)
 
     @property
     def min_offset(self) -> int:

@@ -12,6 +12,7 @@ from rocketlake.errors import ConfigError
 from rocketlake.store.options.bounds import Positive
 from rocketlake.store.options.choosing import Choice
 from rocketlake.store.options.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from rocketlake.store.options.store_options import StoreOptions
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -45,6 +46,12 @@ class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         except ValueError as error:
             raise ConfigError(f"{choice.source}: {error}") from error
         return options
+
+    @classmethod
+    def of_store(cls, options: StoreOptions) -> Self:
+        """Return what the options of a store that writes tell a reader."""
+        names = cls.__struct_fields__
+        return cls(**{name: getattr(options, name) for name in names if hasattr(options, name)})
 
     @property
     def delay_levels_ms(self) -> list[int]:

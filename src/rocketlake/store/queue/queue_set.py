@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import can_name_queues
 from rocketlake.store.deleted_topics import DeletedTopics
 from rocketlake.store.inventory import QueueBounds
+from rocketlake.store.options import StoreOptions
 from rocketlake.store.queue.batch import BatchConsumeQueue
 from rocketlake.store.queue.consume_queue import ConsumeQueue
 from rocketlake.store.queue.ext import ConsumeQueueExt
@@ -47,6 +48,17 @@ class QueueShape(Struct, frozen=True, kw_only=True):
     """New plain queues get extension files. Those that exist are read in any case."""
     is_4x: bool = False
     """Lowest offsets and look-ups by time are those of 4.x."""
+
+    @classmethod
+    def of(cls, options: StoreOptions) -> Self:
+        """Return what the options of a store say."""
+        return cls(
+            file_size=options.mapped_file_size_consume_queue,
+            batch_file_size=options.mapper_file_size_batch_consume_queue,
+            ext_file_size=options.mapped_file_size_consume_queue_ext,
+            has_ext=options.enable_consume_queue_ext,
+            is_4x=options.compat_version.is_4x,
+        )
 
 
 class ConsumeQueueSet:

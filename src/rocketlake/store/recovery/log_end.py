@@ -9,19 +9,14 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from rocketlake.files.store_dir import OffsetFile
-from rocketlake.format import layout
 from rocketlake.format.checkpoint import Checkpoint
-from rocketlake.format.record import Check, StopReason, scan
+from rocketlake.format.record import Check, StopReason
 from rocketlake.store.disk.damage import Damage, reason_text
-from rocketlake.store.disk.log import WINDOW, Chunk, LogView, Stop, is_record_at
+from rocketlake.store.disk.log import Chunk, LogView, Stop
+from rocketlake.store.disk.record_search import next_record
 from rocketlake.store.options import ReadOptions
 from rocketlake.store.options.bounds import RECOVERED_FILES
 from rocketlake.store.recovery.torn_end import TornEnd
-
-_MAGICS = tuple(
-    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
-)
-
 
 _ORDINARY_ENDS = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
 
@@ -54,14 +49,31 @@ def checks_for(options: ReadOptions) -> Check:
 
 
 class Begin(Struct, frozen=True):
-    """Where to look for the end from."""
+    """Where to walk to the end from."""
 
     file: OffsetFile | None
     goes_on_at: OffsetFile | None = None
     """Damage before this file does not end the log."""
 
 
-def begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
+def find_begin(
+    log: LogView,
+    dispatched: int,
+    checkpoint: Checkpoint,
+    options: ReadOptions,
+    *,
+    is_clean: bool,
+) -> Begin:
+    """Return where to walk from: queues or the checkpoint vouch for the files before.
+
+    `dispatched` is how far into the log the queues reach.
+    """
+    if is_clean:
+        return _begin_after_clean_stop(log, dispatched)
+    return _begin_after_unclean_stop(log, checkpoint, options)
+
+
+def _begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
     """Begin at the newest file that begins before what the queues hold, else at the first."""
     # Compat: as in CommitLog#recoverNormally of 5.3.3; older releases begin at the third file from
     # the end, which differs only if a record before the last file is damaged.
@@ -71,7 +83,7 @@ def begin_after_clean_stop(log: LogView, dispatched: int) -> Begin:
     return Begin(log.files[0] if log.files else None)
 
 
-def begin_after_unclean_stop(log: LogView, checkpoint: Checkpoint, options: ReadOptions) -> Begin:
+def _begin_after_unclean_stop(log: LogView, checkpoint: Checkpoint, options: ReadOptions) -> Begin:
     """Begin at the newest file whose first record is not younger than the checkpoint.
 
     Where 5.5 begins at an older one, it is that. Where 5.5 begins at a later one, damage before
@@ -222,53 +234,12 @@ def records_behind(log: LogView, tail: Tail, *, passes_zeros: bool = False) -> i
 
 def search(log: LogView, file: OffsetFile, offset: int) -> int | None:
     """Return the first well-formed record of a file from an offset on that claims its place."""
-    for start, stop in log.written_ranges(offset, file.base_offset + file.size):
-        # A record may begin with zeros, in a part where there are only zeros.
-        found = _search(log, file, max(offset, start - layout.BLANK_HEADER_SIZE), stop)
-        if found is not None:
-            return found
-    return None
-
-
-def _search(log: LogView, file: OffsetFile, offset: int, limit: int) -> int | None:
-    budget = log.search_budget(file)
-    while offset < limit:
-        data = log.read(offset, min(WINDOW, limit - offset))
-        if len(data) < layout.RECORD_MIN_SIZE:
-            return None
-        for at in _magic_places(data):
-            size = _size_at(data, at)
-            if offset + at + size > file.base_offset + file.size:
-                continue
-            head = data[at : at + layout.RECORD_BORN_HOST_AT]
-            if len(head) == layout.RECORD_BORN_HOST_AT and not is_record_at(head, offset + at):
-                continue
-            if not budget.takes(size):
-                continue
-            found = scan(
-                log.read(offset + at, size),
-                base_offset=offset + at,
-                checks=Check.OFFSET | Check.BODY_CRC,
-                rows_max=1,
-            )
-            if len(found.columns):
-                return offset + at
-        offset += max(len(data) - 8, 1)
-    return None
-
-
-def _magic_places(data: bytes) -> list[int]:
-    places = []
-    for magic in _MAGICS:
-        at = data.find(magic, 4)
-        while at >= 0:
-            places.append(at - 4)
-            at = data.find(magic, at + 1)
-    return sorted(places)
-
-
-def _size_at(data: bytes, at: int) -> int:
-    return max(int.from_bytes(data[at : at + 4], "big", signed=True), 0)
+    end = file.base_offset + file.size
+    checks = Check.OFFSET | Check.BODY_CRC
+    written = log.written_ranges(offset, end)
+    return next_record(
+        log.read, written, (offset, end), checks=checks, budget=log.search_budget(file)
+    )
 
 
 def report_cut(tail: Tail, behind: int | None, damage: Damage) -> bool:

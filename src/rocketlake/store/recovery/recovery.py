@@ -28,10 +28,8 @@ from rocketlake.store.disk.log import LogView, Readers
 from rocketlake.store.inventory import Found, Losses, give_up_broken
 from rocketlake.store.options import ReadOptions, StoreOptions
 from rocketlake.store.recovery.log_end import (
-    Begin,
-    begin_after_clean_stop,
-    begin_after_unclean_stop,
     checks_for,
+    find_begin,
     records_behind,
 )
 from rocketlake.store.recovery.log_walk import LogWalk, LogWalker, is_blank_at, written_end
@@ -59,7 +57,8 @@ class Recovery:
 
     def __init__(self, parts: RecoveryParts) -> None:
         self._parts = parts
-        self._checks = checks_for(_read_options(parts.options))
+        self._options = _read_options(parts.options)
+        self._checks = checks_for(self._options)
         self._notes: list[str] = []
         self._done = 0
         self._total = 0
@@ -133,7 +132,8 @@ class Recovery:
         view.refresh(parts.log_files.file_size)
         begun_anew = self._end_deletions(view)
         dispatched = self._find_dispatched(view.limit)
-        begin = self._begin(view, dispatched, is_clean=is_clean)
+        times = parts.checkpoint.values()
+        begin = find_begin(view, dispatched, times, self._options, is_clean=is_clean)
         assert begin.file is not None, "a log with files has one to start with"
         first = begin.file
         queues_found = Found.of(parts.queues)
@@ -272,13 +272,6 @@ class Recovery:
             queues.truncate(limit)
         ends = (queue.max_physical_offset for _, queue in queues.items())
         return max((end for end in ends if end <= limit), default=-1)
-
-    def _begin(self, view: LogView, dispatched: int, *, is_clean: bool) -> Begin:
-        """Return where to walk from: queues or the checkpoint vouch for the files before."""
-        if is_clean:
-            return begin_after_clean_stop(view, dispatched)
-        values, options = self._parts.checkpoint.values(), _read_options(self._parts.options)
-        return begin_after_unclean_stop(view, values, options)
 
     def _look_behind(self, view: LogView, walk: LogWalk, *, is_clean: bool) -> int:
         """Return how many bytes the cut takes; report them, and save good records among them.
@@ -468,12 +461,10 @@ def _added(offsets: dict[QueueKey, int], found: Found, losses: Losses) -> int:
 
 def _read_options(options: StoreOptions) -> ReadOptions:
     """Return what the rules for readers need of a store's options."""
-    fields = ReadOptions.__struct_fields__
-    values = {name: getattr(options, name) for name in fields if hasattr(options, name)}
     # Compat: as in CommitLog#isMappedFileMatchedRecover, an index that is not kept holds nothing
     # up. One that is kept and not safe is rebuilt from where it must be.
-    values["message_index_safe"] = options.message_index_safe and options.has_index
-    return ReadOptions(**values)
+    is_safe = options.message_index_safe and options.has_index
+    return structs.replace(ReadOptions.of_store(options), message_index_safe=is_safe)
 
 
 def _file_begin(view: LogView, offset: int) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from rocketlake.format.queue_unit import UNIT_DTYPE
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.disk.log import Readers
-from rocketlake.store.dispatch.placement import Records
+from rocketlake.store.dispatch.placement import Placement
 from rocketlake.store.queue.consume_queue import ConsumeQueue
 from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.upkeep.verify.log_file_walk import BadPart
@@ -51,21 +51,15 @@ class GapFiller:
         self._readers = readers
         self._next: dict[QueueKey, int] = {}
 
-    def find(self, records: Records) -> list[Gap]:
-        """Return the gaps among records, in their order."""
-        rows = records.rows
-        queue_ids = records.columns["queue_id"][rows]
-        both = records.codes[rows].astype(np.int64) << 32 | queue_ids.astype(np.uint32)
-        gaps: list[Gap] = []
-        for number in np.unique(both).tolist():
-            own = rows[both == number]
-            key = QueueKey(records.topics[number >> 32], int(queue_ids[both == number][0]))
-            offsets = records.columns["queue_offset"][own].astype(np.int64)
-            physical = records.columns["physical_offset"][own]
-            gaps += (
-                structs.replace(gap, row=int(own[gap.row]))
-                for gap in self.find_in(key, offsets, physical)
+    def find(self, placement: Placement) -> list[Gap]:
+        """Return the gaps among units, in the order of their records."""
+        gaps = [
+            structs.replace(gap, row=int(block.rows[gap.row]))
+            for block in placement.own_blocks()
+            for gap in self.find_in(
+                block.key, block.column("queue_offset"), block.column("physical_offset")
             )
+        ]
         return sorted(gaps, key=lambda gap: gap.row)
 
     def find_in(self, key: QueueKey, offsets: Int64s, physical: Int64s) -> Iterator[Gap]:

@@ -26,7 +26,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq
 from rocketlake.store.disk.log import Readers
 from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
-from rocketlake.store.dispatch.placement import PlacementRules, Records
+from rocketlake.store.dispatch.placement import Placement, PlacementRules, Records
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
 from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.index.index_file import IndexShape
@@ -97,31 +97,29 @@ def rebuild_queues(
     bad: list[BadPart] = []
     filler = GapFiller(queues, {queue.key: queue for queue in store.queues}, readers, bad)
 
-    def records_of(columns: RecordColumns) -> Records:
-        records = Records(columns)
-        # Order: before gaps are looked for, which earlier lives of topics must not count as.
-        rows = store.deleted.later_rows(columns, records.codes, records.topics, records.rows)
-        records.rows = _wanted_rows(records, rows, wanted)
-        return records
+    def placed(columns: RecordColumns) -> Placement:
+        placement = builder.place(Records(columns))
+        _leave_out_unwanted(placement, wanted)
+        return placement
 
-    def put(records: Records) -> None:
+    def put(placement: Placement) -> None:
         bitmaps: dict[int, bytes] = {}
         if bits is not None:
-            bits.dispatch(DispatchSlice(records.columns, bitmaps))
-        builder.put(records, bitmaps)
+            bits.dispatch(DispatchSlice(placement.records.columns, bitmaps))
+        builder.put(placement, bitmaps)
 
     try:
         for columns in walk_log(store, ops, on_bytes, bad):
-            records = records_of(columns)
-            gaps = filler.find(records)
+            placement = placed(columns)
+            gaps = filler.find(placement)
             if not gaps:
-                put(records)
+                put(placement)
                 continue
             for gap, part in _parts(columns, gaps):
                 if gap is not None:
                     filler.fill(gap)
                 if len(part):
-                    put(records_of(part))
+                    put(placed(part))
         queues.flush(0)
     finally:
         readers.close()
@@ -206,19 +204,14 @@ def queue_shape(store: Layout) -> QueueShape:
     )
 
 
-def _wanted_rows(records: Records, rows: Rows, wanted: Mapping[QueueKey, int]) -> Rows:
-    """Return the rows of the queues that are made, without those of a topic's earlier life."""
-    queue_ids = records.columns["queue_id"][rows]
-    codes = records.codes[rows]
-    both = codes.astype(np.int64) << 32 | queue_ids.astype(np.uint32)
-    chosen = np.zeros(len(rows), np.bool_)
-    for number in np.unique(both).tolist():
-        queue_id = int(np.int32(np.uint32(number & 0xFFFFFFFF)))
-        start = wanted.get(QueueKey(records.topics[number >> 32], queue_id))
+def _leave_out_unwanted(placement: Placement, wanted: Mapping[QueueKey, int]) -> None:
+    """Keep the units of the queues that are made, from the offset on where each begins."""
+    is_wanted = np.zeros(len(placement.records.columns), np.bool_)
+    for block in placement.own_blocks():
+        start = wanted.get(block.key)
         if start is not None:
-            own = both == number
-            chosen |= own & (records.columns["physical_offset"][rows] >= start)
-    return rows[chosen]
+            is_wanted[block.rows] = block.column("physical_offset") >= start
+    placement.rows = placement.rows[is_wanted[placement.rows]]
 
 
 def filter_bits(config: Path) -> FilterBits | None:

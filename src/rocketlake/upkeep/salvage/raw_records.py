@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from rocketlake.files.ops import FileOps, Reader
-from rocketlake.format import layout
 from rocketlake.format.names import parse_offset_name
 from rocketlake.format.record import Check, RecordColumns, StopReason, scan
+from rocketlake.store.disk.record_search import MAGICS
 
 _WINDOW: Final = 4 << 20
 _RECORD_MAX: Final = 256 << 20  # what claims to be larger is no record
 _HEAD: Final = 8
-_MAGICS: Final = tuple(
-    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
-)
 _LEADING_OFFSET: Final = re.compile(r"[0-9]{20}")
 
 
@@ -89,7 +86,7 @@ def _may_go_on(data: bytes, at: int) -> bool:
     if left < _HEAD:
         return True
     return (
-        data[at + 4 : at + 8] in _MAGICS and left < int.from_bytes(data[at : at + 4]) < _RECORD_MAX
+        data[at + 4 : at + 8] in MAGICS and left < int.from_bytes(data[at : at + 4]) < _RECORD_MAX
     )
 
 
@@ -100,7 +97,7 @@ def _step(data: bytes, at: int) -> int:
 
 def _next_magic(data: bytes, start: int) -> int:
     """Return where a record may begin next; the end if nowhere."""
-    found = (data.find(magic, start + 4) - 4 for magic in _MAGICS)
+    found = (data.find(magic, start + 4) - 4 for magic in MAGICS)
     return min((at for at in found if at >= start), default=len(data))
 
 

@@ -8,16 +8,14 @@ from msgspec import Struct
 from rocketlake.files.store_dir import OffsetFile
 from rocketlake.format import layout
 from rocketlake.format.record import RecordColumns, StopReason, reason_text, scan
-from rocketlake.store.disk.log import Readers, is_record_at
+from rocketlake.store.disk.log import Readers
+from rocketlake.store.disk.record_search import MAGICS, next_record
 from rocketlake.store.disk.search_budget import SearchBudget
 
 # Why: small enough that what a scan has just read is still in the processor's cache when the
 # records are looked at again, and large enough for few calls.
 WINDOW: Final = 1 << 20
 _ROWS_MAX: Final = 65_536
-_MAGICS: Final = tuple(
-    magic.to_bytes(4, "big", signed=True) for magic in (layout.MAGIC_V1, layout.MAGIC_V2)
-)
 _ORDINARY: Final = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
 
 
@@ -124,7 +122,7 @@ class LogFileWalk:
         data = self._readers.read(self._file.path, position, min(WINDOW, left))
         size = int.from_bytes(data[:4], "big", signed=True)
         magic = data[4:8]
-        if len(data) < size <= left and magic in _MAGICS:
+        if len(data) < size <= left and magic in MAGICS:
             data = self._readers.read(self._file.path, position, size)
         return data
 
@@ -186,54 +184,15 @@ class LogFileWalk:
 
     def _next_good(self, offset: int) -> int | None:
         """Return the first well-formed record behind an offset that claims its very place."""
-        base = self._file.base_offset
-        written = self._readers.ranges(self._file.path, offset + 1 - base, self._limit - base)
-        for first, last in written:
-            # A record may begin with zeros, in a part where there are only zeros.
-            begin = max(offset + 1, base + first - layout.BLANK_HEADER_SIZE)
-            found = self._next_good_of(begin, base + last)
-            if found is not None:
-                return found
-        return None
-
-    def _next_good_of(self, begin: int, limit: int) -> int | None:
-        while begin < limit:
-            data = self._readers.read(
-                self._file.path,
-                begin - self._file.base_offset,
-                min(WINDOW, limit - begin),
-            )
-            if len(data) < layout.RECORD_MIN_SIZE:
-                return None
-            for at in _magic_places(data):
-                if self._is_good(begin + at, data, at):
-                    return begin + at
-            begin += max(len(data) - layout.BLANK_HEADER_SIZE, 1)
-        return None
-
-    def _is_good(self, place: int, data: bytes, at: int) -> bool:
-        """Tell whether a good record begins at a place; its first bytes are in the data."""
-        size = int.from_bytes(data[at : at + 4], "big", signed=True)
-        if not layout.RECORD_MIN_SIZE <= size <= self._limit - place:
-            return False
-        head = data[at : at + layout.RECORD_BORN_HOST_AT]
-        if len(head) == layout.RECORD_BORN_HOST_AT and not is_record_at(head, place):
-            return False
-        if not self._budget.takes(size):
-            return False
-        record = self._readers.read(self._file.path, place - self._file.base_offset, size)
-        found = scan(record, base_offset=place, checks=self._store.checks, rows_max=1)
-        return bool(len(found.columns))
-
-
-def _magic_places(data: bytes) -> list[int]:
-    places = []
-    for magic in _MAGICS:
-        at = data.find(magic, 4)
-        while at >= 0:
-            places.append(at - 4)
-            at = data.find(magic, at + 1)
-    return sorted(places)
+        path, base = self._file.path, self._file.base_offset
+        ranges = self._readers.ranges(path, offset + 1 - base, self._limit - base)
+        return next_record(
+            lambda at, size: self._readers.read(path, at - base, size),
+            ((base + first, base + last) for first, last in ranges),
+            (offset + 1, self._limit),
+            checks=self._store.checks,
+            budget=self._budget,
+        )
 
 
 def bad_text(part: BadPart) -> str:

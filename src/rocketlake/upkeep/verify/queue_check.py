@@ -169,33 +169,33 @@ class UnitCheck:
         places = columns["physical_offset"][rows].astype(np.int64)
         sizes = columns["size"][rows].astype(np.int64)
         units = np.zeros(len(rows), UNIT_DTYPE)
-        queues: list[tuple[UnitBlock, slice, QueuePlace, bool]] = []
+        compared: list[tuple[QueuePlace, slice, bool]] = []
         for key, start, stop, first, *_ in found.ranges():
             part, queue = slice(start, stop), self._by_key.get(key)
             if queue is None:
                 lack = _lack(offsets[part], places[part])
                 add_lack(self._report.unknown, (key.topic, key.queue_id), lack)
                 continue
-            block = found.block(key, start, stop)
             if queue.is_batch:
-                self._take_batches(queue, block)
+                self._take_batches(queue, found.block(key, start, stop))
                 continue
             is_straight = found.are_consecutive or found.is_consecutive(start, stop)
             if is_straight:
                 self._units.fill(queue, units[part], first)
             else:
                 self._units.fill_runs(queue, units[part], offsets[part])
-            queues.append((block, part, queue, is_straight))
+            compared.append((queue, part, is_straight))
         is_same = units["physical_offset"] == places
         is_good = is_same & (units["size"] == sizes)
         is_good &= units["tags_code"] == placement.tags_codes[rows]
         are_all_good = bool(is_good.all())
-        for block, part, queue, is_straight in queues:
+        for queue, part, is_straight in compared:
             if is_straight and (are_all_good or is_good[part].all()):
                 last = part.stop - 1
                 self._confirm_all(queue, int(offsets[part.start]), part.stop - part.start)
                 self._reach(int(places[last]) + int(sizes[last]))
             else:
+                block = found.block(queue.key, part.start, part.stop)
                 self._judge(Group.of(queue, block), units[part], is_same[part], is_good[part])
 
     def _confirm_all(self, queue: QueuePlace, first: int, count: int) -> None:

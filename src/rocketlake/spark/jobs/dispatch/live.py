@@ -76,7 +76,7 @@ class LiveDispatch:
         try:
             self._progress = external.progress()
             self._checkpoint = _IndexTimes(self._known_index_timestamp())
-            self._queues = ConsumeQueueSet(self._directory, clock, queue_shape_of(note))
+            self._queues = ConsumeQueueSet(self._directory, clock, QueueShape.of(options))
             self._index: IndexFileSet | None = None
             if options.has_index:
                 place = self._directory.path(names.INDEX)
@@ -217,15 +217,3 @@ class _IndexTimes:
 
     def flush(self) -> None:
         """Do nothing: a round writes the time once everything is on the disk."""
-
-
-def queue_shape_of(note: WriterNote) -> QueueShape:
-    """Return what queue files look like, by the writer's options."""
-    options = note.options
-    return QueueShape(
-        file_size=options.mapped_file_size_consume_queue,
-        batch_file_size=options.mapper_file_size_batch_consume_queue,
-        ext_file_size=options.mapped_file_size_consume_queue_ext,
-        has_ext=options.enable_consume_queue_ext,
-        is_4x=options.compat_version.is_4x,
-    )
