@@ -160,7 +160,7 @@ def test_halves_of_transactions_are_left_out(tmp_path):
     builder.record("T", 0, b"committed", sys_flag=TransactionType.COMMIT)
     raw = builder.write()
     ran = salvage(tmp_path / "new", "--from", raw, "--replay")
-    assert "a new store is made" in ran.err
+    assert "a new store is created" in ran.err
     assert "1 message put again (1 without a unique key" in ran.out
     assert "2 halves of transactions and records of the broker left out" in ran.out
     with rocketlake.open_store(tmp_path / "new") as store:
