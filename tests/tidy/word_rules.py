@@ -26,6 +26,7 @@ WITHOUT_PERSONS = (
     "docs/adr/",
     "docs/formats/",
     "docs/operations/",
+    "ARCHITECTURE.md",
     "README.md",
 )
 PAIRS = re.compile(r"^\|.*\|$", re.MULTILINE)
