@@ -14,6 +14,7 @@
 
 import asyncio
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -42,17 +43,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncStore:
-    """A store for one event loop; `store` is the same store with its synchronous methods.
+class _AsyncClosing:
+    """Gives `async with` to a class that has `close`."""
 
-    Thread-safety: the thread of the loop only; other threads use `store`.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self.store)[1:]}"
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,6 +60,19 @@ class AsyncStore:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class AsyncStore(_AsyncClosing):
+    """A store for one event loop; `store` is the same store with its synchronous methods.
+
+    Thread-safety: the thread of the loop only; other threads use `store`.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.store)[1:]}"
 
     async def close(self) -> None:
         """End every consumer, write the tables, and bring everything to disk.
@@ -167,7 +176,7 @@ class AsyncStore:
         return AsyncConsumer(consumer, timeout_s=timeout, batch=batch)
 
 
-class AsyncConsumer:
+class AsyncConsumer(_AsyncClosing):
     """One member of a consumer group, for one task.
 
     A message is committed when the loop asks for the next one; see `Consumer`.
@@ -181,17 +190,6 @@ class AsyncConsumer:
 
     def __repr__(self) -> str:
         return f"<Async{repr(self.consumer)[1:]}"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Leave the group; uncommitted messages are delivered again."""

@@ -1,7 +1,7 @@
-"""LogMatcher: which staged rows are in the log already, from an offset on.
+"""LogMatcher: which staged rows are already in the log, from an offset on.
 
-Rows of one append lie together in the log. So the first record that is not the next row ends it,
-whoever wrote that record: another program, or the delivery of delayed messages.
+Rows of one append are adjacent in the log. So the first record that is not the next row ends the
+match: another program, or the delivery of delayed messages, wrote it.
 """
 
 from collections.abc import Iterator
@@ -47,10 +47,10 @@ class LogMatcher:
         self._trailer = layout.RECORD_CRC_SIZE if with_crc else 0
         self._records = _records(log, offset)
         self.is_over = False
-        """Whether a row was not there."""
+        """Whether a row was missing."""
 
     def pass_over(self, records: memoryview, position: int, routes: TopicRoutes) -> tuple[int, int]:
-        """Return how many rows are in the log, one after the other, and where the next begins.
+        """Return how many rows are in the log, one after another, and where the next begins.
 
         The turns of the routes move on as they did when the rows were appended.
         """

@@ -20,7 +20,7 @@ from rocketlake.closing import Closing
 from rocketlake.config import Source
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.embedded.open_store import AnyPath, OpenSettings, open_with_parts
-from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.embedded.put_failure import put_failure
 from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, resolve_options
 from rocketlake.embedded.store import Store, StoreParts

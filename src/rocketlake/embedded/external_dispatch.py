@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 from rocketlake.clock import Clock
 from rocketlake.config import Source
 from rocketlake.delay.store_access import DelayStore
+from rocketlake.embedded.offline_engine import OfflineEngine
 from rocketlake.embedded.plug_ins import EngineWrapper
-from rocketlake.embedded.read_only import OfflineEngine
 from rocketlake.embedded.resolve_options import log_paths, resolve_options
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import FileOps

@@ -25,8 +25,7 @@ from rocketlake.embedded.catalog import CurrentCatalog
 from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.embedded.extensions import Extensions
 from rocketlake.embedded.external_dispatch import ExternalDispatchDelayStore, ExternalDispatchEngine
-from rocketlake.embedded.plug_ins import PlugInContext, find_plug_ins, wrap
-from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.plug_ins import Engine, PlugInContext, find_plug_ins, wrap
 from rocketlake.embedded.read_only import ReadOnlyStore
 from rocketlake.embedded.resolve_options import kept_options, log_paths, preset_of, resolve_options
 from rocketlake.embedded.shared_filters import SharedFilters

@@ -12,13 +12,12 @@ message before the others. A class takes the engine it wraps:
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.dotted_path import find_object
-from rocketlake.embedded.ports import Engine
 from rocketlake.errors import ConfigError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.record import StoredMessage
@@ -34,6 +33,7 @@ from rocketlake.store.api import (
     QueryResult,
 )
 from rocketlake.store.disk.index import KeyQuery
+from rocketlake.store.message_store import MessageStore
 from rocketlake.store.options import StoreOptions
 from rocketlake.store.ports import ArrivalListener
 from rocketlake.store.queue.times import Boundary
@@ -62,7 +62,7 @@ class EngineWrapper:
     Thread-safety: any thread calls the methods.
     """
 
-    def __init__(self, inner: Engine) -> None:
+    def __init__(self, inner: "MessageStore | EngineWrapper") -> None:
         self.inner = inner
         self._born_host = inner.options.store_endpoint
 
@@ -150,6 +150,10 @@ class EngineWrapper:
             born_timestamp=self.inner.clock.now_ms(),
             born_host=self._born_host,
         )
+
+
+Engine: TypeAlias = MessageStore | EngineWrapper
+"""Stores messages: the store itself, or plug-ins around it. Any thread may call it."""
 
 
 class PluginMessageStore(EngineWrapper):

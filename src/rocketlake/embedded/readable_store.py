@@ -6,7 +6,8 @@ from typing import Literal
 from msgspec import structs
 
 from rocketlake.embedded.consumer.progress import QueueProgress, group_names, progress_of
-from rocketlake.embedded.ports import ReadEngine
+from rocketlake.embedded.offline_engine import OfflineEngine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import OffsetTable
@@ -22,7 +23,7 @@ from rocketlake.store.queue.times import Boundary
 class ReadableStore(ABC):
     """Reads a store. Thread-safety: any thread may call anything."""
 
-    def __init__(self, reader: ReadEngine, *, query_max: int) -> None:
+    def __init__(self, reader: Engine | OfflineEngine, *, query_max: int) -> None:
         self._reader = reader
         self._query_max = query_max  # messages of a query without a limit
 

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 from rocketlake.delay.store_access import DueRequest
 from rocketlake.embedded import inner_batch
 from rocketlake.embedded.checks import check_message, explain
-from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.embedded.put_failure import is_of_closed_store, put_failure, raising
 from rocketlake.embedded.routes import Route
 from rocketlake.embedded.send_back import OF_ONE_RECORD

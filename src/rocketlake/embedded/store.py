@@ -16,7 +16,7 @@ from rocketlake.embedded.consumer.consumer import Consumer
 from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.groups import Groups
 from rocketlake.embedded.consumer.plan import ConsumerPlan, Start, parse_queues, parse_start
-from rocketlake.embedded.ports import Engine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.embedded.readable_store import ReadableStore
 from rocketlake.embedded.selection import parse_selection
 from rocketlake.embedded.send_back import back_request

@@ -91,5 +91,5 @@ def cap_progress(
         offsets.persist()
     notes += delay.cap_progress(end_of)
     for note in notes:
-        log.warning("progress brought back: %s", note)
+        log.warning("progress set back: %s", note)
     return notes

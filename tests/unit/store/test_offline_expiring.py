@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rocketlake
-from rocketlake.embedded.offline_read import read_messages
+from rocketlake.embedded.offline_engine import read_messages
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import GetRequest, GetStatus, Gone
 from rocketlake.store.offline import KeyQuery, OfflineStore

@@ -23,7 +23,7 @@ from rocketlake.embedded.consumer.cursor import Cursor, CursorState
 from rocketlake.embedded.consumer.group_assignment import GroupAssignment
 from rocketlake.embedded.consumer.plan import ConsumerPlan
 from rocketlake.embedded.consumer.prefetcher import Missed, Prefetcher
-from rocketlake.embedded.ports import ReadEngine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.errors import StoreClosedError
 from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import OffsetBook
@@ -60,7 +60,7 @@ class Consumer(Closing):
         self,
         plan: ConsumerPlan,
         assignment: GroupAssignment,
-        reader: ReadEngine,
+        reader: Engine,
         offsets: OffsetBook,
         *,
         clock: Clock,

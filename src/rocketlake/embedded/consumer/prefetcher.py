@@ -11,7 +11,7 @@ from rocketlake.embedded import inner_batch
 from rocketlake.embedded.consumer.cursor import Cursor, CursorState
 from rocketlake.embedded.consumer.group_assignment import AssignedQueues, GroupAssignment, Member
 from rocketlake.embedded.consumer.plan import ConsumerPlan
-from rocketlake.embedded.ports import ReadEngine
+from rocketlake.embedded.plug_ins import Engine
 from rocketlake.format.record import StoredMessage
 from rocketlake.metadata.offsets import OffsetBook
 from rocketlake.model import flags
@@ -49,7 +49,7 @@ class Prefetcher:
         self,
         plan: ConsumerPlan,
         assignment: GroupAssignment,
-        reader: ReadEngine,
+        reader: Engine,
         offsets: OffsetBook,
     ) -> None:
         self._plan = plan

@@ -1,26 +1,117 @@
-"""Reads a queue through the read-only view, with the results of an open store."""
+"""OfflineEngine: reads a store through the read-only view, with the results of an open store."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from rocketlake.errors import StoreClosedError
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import ROW_DTYPE, RecordColumns, StoredMessage, reason_text
 from rocketlake.model.queues import QueueKey
-from rocketlake.store.api import ColumnsResult, CorruptUnit, GetRequest, GetResult, GetStatus, Gone
+from rocketlake.store.api import (
+    ColumnsResult,
+    CorruptUnit,
+    GetRequest,
+    GetResult,
+    GetStatus,
+    Gone,
+    QueryResult,
+)
 from rocketlake.store.disk.log import MISSING
 from rocketlake.store.disk.owed_units import Places
-from rocketlake.store.offline import OfflineStore
+from rocketlake.store.offline import KeyQuery, OfflineStore
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.times import Boundary
 from rocketlake.store.read.rules import ReadRules
 
 if TYPE_CHECKING:
     from rocketlake.store.disk.queues import QueueView
 
+T = TypeVar("T")
+
 _STEP: Final = 256
 _RULES: Final = ReadRules.of(StoreOptions())
+
+
+class OfflineEngine:
+    """Reads a store through the read-only view, which it refreshes at each call.
+
+    Thread-safety: `_lock` guards the view.
+    """
+
+    def __init__(self, view: OfflineStore, path: Path) -> None:
+        self._view = view
+        self._path = path
+        self._lock = threading.Lock()
+        self.is_open = True
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            self.is_open = False
+            self._view.close()
+
+    def require_open(self) -> None:
+        """Raise if closed.
+
+        Raises:
+            StoreClosedError: it was closed.
+        """
+        if not self.is_open:
+            raise StoreClosedError(f"the store {self._path} is closed")
+
+    def catch_up(self) -> None:
+        """Do nothing: every call refreshes the view."""
+
+    def queue_counts(self) -> dict[str, int]:
+        """Return how many queues each topic has."""
+        counts: dict[str, int] = {}
+        for key in self._ask(lambda view: list(view.queues)):
+            counts[key.topic] = max(counts.get(key.topic, 0), key.queue_id + 1)
+        return counts
+
+    def queue_bounds(self, key: QueueKey) -> tuple[int, int]:
+        """Return the bounds of a queue; (0, 0) without the queue."""
+
+        def bounds(view: OfflineStore) -> tuple[int, int]:
+            queue = view.queues.get(key)
+            return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+
+        return self._ask(bounds)
+
+    def offset_by_time(self, key: QueueKey, timestamp: int, boundary: Boundary) -> int:
+        """Return the queue offset for a store time; 0 without the queue."""
+
+        def offset(view: OfflineStore) -> int:
+            return view.offset_by_time(key, timestamp, boundary) if key in view.queues else 0
+
+        return self._ask(offset)
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Return the newest messages by key, in the order of the log."""
+        return QueryResult(messages=self._ask(lambda view: view.find(query)))
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message whose record begins at an offset of the log."""
+        return self._ask(lambda view: view.message_at(physical_offset))
+
+    def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
+        """Return messages of a queue from an offset on, and the offset to continue at."""
+        return self._ask(lambda view: read_messages(view, request, message_filter))
+
+    def columns(self, request: GetRequest) -> ColumnsResult:
+        """Return messages of a queue from an offset on, as columns."""
+        return self._ask(lambda view: read_columns(view, request))
+
+    def _ask(self, question: Callable[[OfflineStore], T]) -> T:
+        with self._lock:
+            self.require_open()
+            self._view.refresh()
+            return question(self._view)
 
 
 def read_messages(
