@@ -75,7 +75,7 @@ def test_group_goes_on_at_the_end_of_its_queue(path, dispatch, caplog):
             "group billing was at 5 of orders/0, which ends at 3: it goes on at 3",
             "group billing was at 7 of gone/2, which ends at 0: it goes on at 0",
         )
-        assert caplog.text.count("progress brought back") == 2
+        assert caplog.text.count("progress set back") == 2
         put(store, 4, first=3)
         assert consume(store, 9) == ["3", "4", "5", "6"]
         with store.consumer("other", "orders", timeout=0) as other:

@@ -1,9 +1,9 @@
 """Delayed delivery: by level, or at an arbitrary time.
 
-1. A put hook sends a message that is to wait to a topic of the store's own, and keeps in its
-   properties where it belongs (`hook`).
-2. A service finds it there when its time has come and puts it where it belongs: `level_scheduler`
-   for delay levels, `timer_store` for times. Nobody is told of it twice, unless there was a crash.
-3. What was delivered is remembered on the disk only when the copies are there: a crash may deliver
-   a message twice, never not at all.
+1. A put hook redirects a delayed message to an internal topic, and stores its real topic and queue
+   in its properties (`hook`).
+2. A service reads it there when it is due and puts it into its real queue: `level_scheduler` for
+   delay levels, `timer_store` for times. A message is delivered once, unless there was a crash.
+3. Progress is written to the disk only after the delivered copies: a crash may deliver a message
+   twice, but never loses one.
 """

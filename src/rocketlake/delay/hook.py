@@ -1,11 +1,11 @@
-"""The put hook that sends messages which are to wait to the topics where they do.
+"""DelayHook: the put hook that redirects delayed messages to the topics where they wait.
 
 Compat: as HookUtils#handleScheduleMessage of 5.x; 4.x does the same for levels in its commit log.
 
-1. Only messages that enter a queue wait: no prepared and no rolled back ones.
-2. A level counts before a time, and takes the time away.
-3. A property that is there is replaced in its place, a new one comes behind the others, in the
-   order of this module.
+1. Only messages that enter a queue are delayed, not prepared or rolled back ones.
+2. A level overrides a time, and removes it.
+3. An existing property is replaced in its place; new ones follow the others, in the order of this
+   module.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ _OWN_TOPICS: Final = frozenset({topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC})
 
 
 class DelayHook:
-    """Sends a message with a delay to the topic where it waits.
+    """Redirects a message with a delay to the topic where it waits.
 
-    A store need not ask it about messages without a delay level, a time and such properties
+    A store may skip it for messages without a delay level, a time and such properties
     (`sees_only_special`).
 
-    Thread-safety: any thread; it keeps nothing but `usage`, whose flags are only set.
+    Thread-safety: any thread; its only state is `usage`, whose flags are only set.
     """
 
     sees_only_special: Final = True
@@ -50,9 +50,9 @@ class DelayHook:
         timer: TimerStore | None,
         is_4x: bool = False,
     ) -> None:
-        """Make a hook; without a timer, messages for an arbitrary time are refused.
+        """Without a timer, messages for an arbitrary time are refused.
 
-        For 4.x the properties of the timer are properties like any other.
+        In 4.x the properties of the timer are ordinary properties.
         """
         self._levels = levels
         self._clock = clock
@@ -62,11 +62,11 @@ class DelayHook:
 
     @property
     def name(self) -> str:
-        """What logs call the hook."""
+        """The name of the hook in logs."""
         return "handleScheduleMessage"
 
     def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
-        """Let a put go on (None), go on in the topic where it waits, or end with a receipt.
+        """Return None for no change, a redirected request, or the receipt of a refusal.
 
         Raises:
             ValueError: the message is for a time without a time zone.
@@ -131,8 +131,8 @@ class DelayHook:
             return _rewritten(request, properties)
         if due is None or due <= now or due - now > timer.max_delay_ms:
             return _refused(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, _fault(due, now, timer.max_delay_ms))
-        # Compat: a time on the border of two slots goes to the one before it. A slot is delivered
-        # when it is over, so that no message comes early.
+        # Compat: a time on the border of two slots goes to the earlier one. A slot is delivered
+        # when it is over, so that no message is early.
         due = (due - 1) // timer.precision_ms * timer.precision_ms
         if timer.is_rejected(due):
             return _refused(
@@ -155,7 +155,7 @@ class DelayHook:
         return _rewritten(request, properties, queue)
 
     def _note(self, topic: str) -> None:
-        # Order: before the put, so that whoever is told of the arrival knows of it.
+        # Order: before the put, so that the listeners of the arrival see the flag.
         if topic == topics.SCHEDULE_TOPIC:
             self._usage.has_levels = True
         else:
@@ -163,7 +163,7 @@ class DelayHook:
 
 
 def _with_fields(request: AppendRequest) -> dict[str, str]:
-    """Return the properties with what the fields of the message say; those that are there count."""
+    """Return the properties, with those that the fields of the message add."""
     message = request.message
     properties = dict(message.properties)
     if message.delay_level > 0:
@@ -174,7 +174,7 @@ def _with_fields(request: AppendRequest) -> dict[str, str]:
 
 
 def _due(properties: Mapping[str, str], now: int) -> int | None:
-    """Return the time a message asks for; None if that is no number."""
+    """Return the time to deliver a message; None if its property is not a number."""
     for name, unit_ms in ((names.TIMER_DELAY_S, 1000), (names.TIMER_DELAY_MS, 1)):
         if name in properties:
             delay = parse_number(properties[name])
@@ -184,7 +184,7 @@ def _due(properties: Mapping[str, str], now: int) -> int | None:
 
 def _fault(due: int | None, now: int, max_delay_ms: int) -> str:
     if due is None:
-        return "the time to deliver is no number"
+        return "the time to deliver is not a number"
     if due <= now:
         return "the message to delete was delivered before"
     return f"{due - now} ms are more than timerMaxDelaySec allows ({max_delay_ms} ms)"

@@ -22,7 +22,7 @@ from rocketlake.store.ports import Arrival
 
 log = logging.getLogger(__name__)
 
-_TURN: Final = 256  # messages of one level before the next has its turn
+_TURN: Final = 256  # messages of one level before the next level
 _RETRY_MS: Final = 100
 _RETRY_MAX_MS: Final = 1_000
 # Why: pauses are measured without the wall clock, which may be set forward meanwhile.
@@ -30,20 +30,20 @@ _PAUSE_MAX_MS: Final = 10_000
 
 
 class LevelRules(Struct, frozen=True, kw_only=True):
-    """How levels are delivered."""
+    """The settings of the level scheduler."""
 
     levels: DelayLevels
     flush_interval_ms: int = 10_000
     is_4x: bool = False
     notes_waiting: bool = True
-    """Write the progress of a level that has delivered nothing yet. 4.9: false."""
+    """Whether to write the progress of a level that has delivered nothing yet. 4.9: false."""
 
 
 class _Level:
-    """Where one level stands. Owned by the scheduler's thread; `end` and `wake_at` are read by all.
+    """The state of one level. The scheduler's thread owns it; any thread reads `end`, `wake_at`.
 
-    `wake_at` is when there is something to do; None: when something arrives behind `end`. `due` is
-    when the next message should be delivered, if it is known.
+    `wake_at` is the time of the next work; None: when a message arrives after `end`. `due` is the
+    time of the next delivery, if known.
     """
 
     __slots__ = ("due", "end", "failures", "key", "number", "offset", "wake_at")
@@ -59,16 +59,16 @@ class _Level:
 
 
 class LevelScheduler(BackgroundService):
-    """Puts each message where it belongs when the delay of its level is over.
+    """Puts each message into its real queue when the delay of its level is over.
 
-    All levels share one thread and take turns, so that a full one does not hold up the others. It
-    sleeps until the next message is due. A put that fails is tried again, and holds up its own
-    level only; a record that is gone is passed over.
+    All levels share one thread and take turns, so that a full level does not delay the others. The
+    thread sleeps until the next message is due. A failed put is retried, and delays only its own
+    level; a record that was deleted is skipped.
 
-    Thread-safety: `arrived` may be called by any thread; the rest belongs to the one that runs.
+    Thread-safety: any thread may call `arrived`; the rest belongs to the thread of the service.
 
-    Durability: progress is written from time to time and at the end; the table itself has the
-    delivered messages flushed before (metadata.book). What a crash leaves unwritten is delivered
+    Durability: progress is written periodically and at the end; the table flushes the delivered
+    messages first (metadata.book). After a crash, messages without written progress are delivered
     again.
     """
 
@@ -96,10 +96,10 @@ class LevelScheduler(BackgroundService):
         self._persist_at: int | None = None
 
     def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
-        """Set progress beyond the end of a level's queue to that end, on the disk; say where.
+        """Set progress beyond the end of a level's queue to that end, on the disk; return notes.
 
-        Called before the start, and before anything is put: later, a crash between the first new
-        message and the next write of the table would leave progress that skips it.
+        Called before the start and before the first put: later, a crash between the first new
+        message and the next write of the table would leave progress that skips the message.
 
         Raises:
             RocketLakeError: the table cannot be written.
@@ -114,12 +114,12 @@ class LevelScheduler(BackgroundService):
             for level, (offset, end) in sorted(found.items())
         ]
 
-    # --- what others see -------------------------------------------------------------------------
+    # --- any thread ------------------------------------------------------------------------------
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Wake up if something came to a level that had nothing.
+        """Wake up if a message arrived for an idle level.
 
-        Why: the queues are looked at, not the arrivals, each of which would have to be made.
+        Why: reads the ends of the queues, since each arrival object would have to be made.
         """
         if self._usage.has_levels and self._has_grown():
             self.wakeup()
@@ -139,19 +139,19 @@ class LevelScheduler(BackgroundService):
 
     @property
     def behind_ms(self) -> int:
-        """How long the oldest message that was looked at is overdue; 0 if none is."""
+        """How long the oldest known message is overdue; 0 if none is."""
         due = [level.due for level in self._levels if level.due is not None]
         return max(self._clock.now_ms() - min(due), 0) if due else 0
 
     # --- BackgroundService -----------------------------------------------------------------------
 
     def run_once(self) -> None:
-        """Deliver all that is due, and write the progress if it is time for that."""
+        """Deliver all due messages, and write the progress if it is time."""
         is_busy = True
         while is_busy and not self.is_closing:
             turns = [self._run_level(level) for level in self._levels]
-            # Order: looked at again after all levels know their ends, for `arrived` may have come
-            # before they did.
+            # Order: checked again after all levels know their ends, since `arrived` may have run
+            # before.
             is_busy = any(turns) or self._has_grown()
         now = self._clock.now_ms()
         if self._persist_at is None and self._offsets.is_dirty:
@@ -161,11 +161,11 @@ class LevelScheduler(BackgroundService):
             self._persist()
 
     def run_last(self) -> None:
-        """Write the progress; what is due is delivered after the next start."""
+        """Write the progress; due messages are delivered after the next start."""
         self._persist()
 
     def pause_s(self) -> float | None:
-        """Return how long there is nothing to do."""
+        """Return the time until the next work; None: until woken."""
         times = [level.wake_at for level in self._levels if level.wake_at is not None]
         if self._persist_at is not None:
             times.append(self._persist_at)
@@ -182,10 +182,10 @@ class LevelScheduler(BackgroundService):
         )
 
     def _run_level(self, level: _Level) -> bool:
-        """Deliver what is due of one level, up to one turn; tell whether there is more now."""
+        """Deliver due messages of one level, up to one turn; tell whether more are due now."""
         if level.wake_at is not None and level.wake_at > self._clock.now_ms():
             return False
-        # Order: the end before the units, so that what comes between is seen as growth.
+        # Order: the end before the units, so that a message arriving between them counts as growth.
         start, level.end = self._store.dispatched_bounds(level.key)
         if not start <= level.offset <= level.end:
             self._correct(level, start)
@@ -199,7 +199,7 @@ class LevelScheduler(BackgroundService):
             if self.is_closing or not self._run_unit(level, QueueUnit(offset, size, tags_code)):
                 return False
         if not units:
-            level.wake_at = self._clock.now_ms() + _RETRY_MS  # a file that is going away
+            level.wake_at = self._clock.now_ms() + _RETRY_MS  # its file is being deleted
         return bool(units)
 
     def _run_unit(self, level: _Level, unit: QueueUnit) -> bool:
@@ -239,11 +239,11 @@ class LevelScheduler(BackgroundService):
         return self._table.correct_due(level.number, due, now)
 
     def _deliver(self, level: _Level, message: StoredMessage) -> bool:
-        """Put a message where it belongs; True too if there is no such place."""
+        """Put a message into its real queue; True also if it has none."""
         target = real_queue(message.properties)
         if target is None or target.topic == HALF_TOPIC:
             log.error(
-                "delayed message belongs nowhere level=%d queue_offset=%d physical_offset=%d",
+                "delayed message has no real topic level=%d queue_offset=%d physical_offset=%d",
                 level.number,
                 level.offset,
                 message.physical_offset,

@@ -8,7 +8,7 @@ from rocketlake.store.options.delay_levels import delay_of
 
 
 class DelayLevels(Struct, frozen=True):
-    """How long each level waits; level 1 is the first and waits in queue 0."""
+    """The delay of each level; level 1 is the first, in queue 0."""
 
     delays_ms: tuple[int, ...]
 
@@ -18,21 +18,21 @@ class DelayLevels(Struct, frozen=True):
         return len(self.delays_ms)
 
     def clamp(self, level: int) -> int:
-        """Return the level, or the highest one if it is beyond that."""
+        """Return the level, at most the highest."""
         return min(level, self.max_level)
 
     def delay_ms(self, level: int) -> int:
-        """Return how long a level waits; one beyond the table as long as the highest."""
+        """Return the delay of a level; that of the highest for one beyond the table."""
         return delay_of(self.delays_ms, level)
 
     def due(self, level: int, store_timestamp: int) -> int:
-        """Return when a message that was stored at this time is to be delivered."""
+        """Return when a message stored at a time is due."""
         return store_timestamp + self.delay_ms(level)
 
     def correct_due(self, level: int, due: int, now_ms: int) -> int:
-        """Return the time to deliver at: now, if it is further away than the level waits.
+        """Return when to deliver: now, if `due` is further away than the delay of the level.
 
-        The clock was set back then, or the table was changed.
+        That happens after the clock was set back or the table was changed.
         """
         return now_ms if due > now_ms + self.delay_ms(level) else due
 

@@ -1,4 +1,4 @@
-"""How a message that waited becomes the one that is delivered."""
+"""Turns a delayed message into the one that is delivered."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -37,12 +37,12 @@ class Redelivery(Struct, frozen=True):
     def request(
         self, message: StoredMessage, target: QueueKey, properties: Mapping[str, str]
     ) -> DueRequest:
-        """Return the request that stores a message again, elsewhere.
+        """Return the request that stores a message in its real queue.
 
-        Body, flags, time and host of birth, store host and reconsume times stay as they are.
+        Body, flags, born time, born host, store host and reconsume times are kept.
         """
         kept = order_properties(properties, is_4x=self.is_4x)
-        kept.pop(names.RECORD_CRC, None)  # of the whole old record
+        kept.pop(names.RECORD_CRC, None)  # of the old record
         _drop_bad_light_queues(kept, message.physical_offset)
         return DueRequest(
             message=Message(
@@ -62,16 +62,15 @@ class Redelivery(Struct, frozen=True):
 
 
 def _drop_bad_light_queues(properties: dict[str, str], physical_offset: int) -> None:
-    """Leave light queues out that no message may be put to.
+    """Remove light queues that a put would refuse.
 
-    Why: a put refuses such names, but a log may hold any bytes; all that is due behind the message
-    would wait for it for ever.
+    Why: a log may hold any name; all messages due after this one would wait for ever.
     """
     wrong = refused_names(properties)
     if not wrong:
         return
     log.warning(
-        "late message enters no light queue of these names physical_offset=%d names=%r",
+        "delayed message skips light queues of bad names physical_offset=%d names=%r",
         physical_offset,
         [name[:_SHOWN] for name in wrong[:_SHOWN]],
     )
@@ -82,13 +81,13 @@ def _drop_bad_light_queues(properties: dict[str, str], physical_offset: int) -> 
 
 
 def order_properties(properties: Mapping[str, str], *, is_4x: bool) -> dict[str, str]:
-    """Return properties in the order that a release writes those it has read."""
+    """Return properties in the order in which a release writes them again."""
     capacity = _CAPACITY_4X if is_4x else _CAPACITY
     return {name: properties[name] for name in hash_map_order(properties, capacity)}
 
 
 def real_queue(properties: Mapping[str, str]) -> QueueKey | None:
-    """Return where a message belongs that waits; None if its properties do not tell."""
+    """Return the real queue of a delayed message; None if its properties lack one."""
     topic = properties.get(names.REAL_TOPIC)
     queue_id = parse_number(properties.get(names.REAL_QUEUE_ID))
     if not topic or queue_id is None or not 0 <= queue_id <= layout.MAX_I32:
@@ -97,7 +96,7 @@ def real_queue(properties: Mapping[str, str]) -> QueueKey | None:
 
 
 def parse_number(text: str | None) -> int | None:
-    """Read a number as Long#parseLong does; None for what it refuses."""
+    """Parse a number as Long#parseLong does; None where that fails."""
     if text is None:
         return None
     digits = text[1:] if text[:1] in {"+", "-"} else text
@@ -111,7 +110,7 @@ def parse_number(text: str | None) -> int | None:
 
 
 def hash_map_order(keys: Iterable[str], capacity: int) -> list[str]:
-    """Return keys in the order a Java HashMap of this first size has them, put in one by one."""
+    """Return keys in the order of a Java HashMap of this initial capacity."""
     found = list(keys)
     while len(found) > capacity * 3 // 4:
         capacity *= 2

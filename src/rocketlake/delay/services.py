@@ -1,4 +1,4 @@
-"""DelayServices: hook, level scheduler and timer of one store, joined."""
+"""DelayServices: the hook, level scheduler and timer of one store."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,10 +24,10 @@ from rocketlake.store.ports import Arrival
 
 
 class DelayServices:
-    """Everything that delays messages of one store.
+    """The delay services of one store.
 
-    `hook` goes into the store's hooks, the whole into its listeners. `start` when the store can be
-    put to; `close` before the store is closed.
+    `hook` is added to the hooks of the store, the object itself to its listeners. `start` once the
+    store accepts puts; `close` before the store is closed.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class DelayServices:
         self.hook = DelayHook(levels, clock, usage, timer=self.timer, is_4x=version.is_4x)
 
     def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
-        """Set progress beyond the end of a queue to that end, on the disk; say where that was.
+        """Set progress beyond the end of a queue to that end, on the disk; return notes.
 
-        Called before `start` and before anything is put.
+        Called before `start` and before the first put.
 
         Raises:
             RocketLakeError: a table cannot be written.
@@ -77,16 +77,16 @@ class DelayServices:
         return notes if self.timer is None else [*notes, *self.timer.cap_progress(end_of)]
 
     is_awaited: ClassVar[bool] = False
-    """What is to be delivered a second later, or more, can be found some milliseconds later."""
+    """A message due in a second or more may be noticed some milliseconds late."""
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Wake whom it concerns (store.ports.ArrivalListener)."""
+        """Wake the services concerned (store.ports.ArrivalListener)."""
         self.levels.arrived(arrivals)
         if self.timer is not None:
             self.timer.arrived(arrivals)
 
     def start(self) -> None:
-        """Open what an earlier run left, and begin to deliver; a replica only waits.
+        """Open the files of an earlier run and begin to deliver; a replica does nothing.
 
         Raises:
             StoreError: a file of an earlier run cannot be used.
@@ -100,18 +100,18 @@ class DelayServices:
         self.levels.start()
 
     def run_once(self) -> None:
-        """Deliver all that is due, in the caller's thread; for programs that start nothing."""
+        """Deliver all due messages in the calling thread; for programs that start no service."""
         self.levels.run_once()
         if self.timer is not None:
             self.timer.run_once()
 
     @property
     def behind_ms(self) -> int:
-        """How late delivery is at the moment."""
+        """How late delivery is."""
         return max(self.levels.behind_ms, 0 if self.timer is None else self.timer.behind_ms)
 
     def runtime_info(self) -> dict[str, str]:
-        """Return how far delivery is, by the reference's names."""
+        """Return the progress of delivery, by the reference's names; for the broker."""
         info = {
             f"scheduleMessageOffset_{level}": f"{offset},{end}"
             for level, (offset, end) in self.levels.progress().items()
@@ -123,7 +123,7 @@ class DelayServices:
         return info
 
     def close(self) -> None:
-        """Stop delivering and write how far it came; in a fork, do nothing."""
+        """Stop delivering and write the progress; in a fork, do nothing."""
         if self._is_forked:
             return
         if self._forget_fork is not None:
@@ -135,5 +135,5 @@ class DelayServices:
                 self.timer.close()
 
     def _note_fork(self) -> None:
-        """Leave the files to the parent, which has the threads."""
+        """Leave the files to the parent process, which has the threads."""
         self._is_forked = True

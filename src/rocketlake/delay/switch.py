@@ -1,7 +1,7 @@
-"""DelaySwitch: delay services that run while their store takes puts, whatever its role was before.
+"""DelaySwitch: starts and stops the delay services of a store with its role.
 
-A replica delivers nothing: its primary does. When it becomes one itself, the services are made
-anew, and go on where the tables on the disk say.
+A replica delivers nothing: its primary does. When it becomes a primary, the services are made again
+and continue from the tables on the disk.
 """
 
 import logging
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 class DelaySwitch:
-    """Stands for the services of one store: its hook, its arrival listener, its role listener.
+    """The hook, arrival listener and role listener of a store, in front of its delay services.
 
-    Thread-safety: any thread; starting, closing and changes of the role come one after the other.
+    Thread-safety: any thread; start, close and role changes are serialized.
     """
 
     name: ClassVar[str] = "handleScheduleMessage"
@@ -36,7 +36,7 @@ class DelaySwitch:
         *,
         is_replica: bool,
     ) -> None:
-        """`end_of` tells the next queue offset of a queue, as the store counts it.
+        """`end_of` returns the next queue offset of a queue.
 
         Raises:
             StoreError: a file of an earlier run cannot be used.
@@ -50,12 +50,12 @@ class DelaySwitch:
 
     @property
     def levels(self) -> LevelScheduler:
-        """The services of delay levels that there are now."""
+        """The current level scheduler."""
         return self._services.levels
 
     @property
     def timer(self) -> TimerStore | None:
-        """The timer that there is now, if there is one."""
+        """The current timer; None without one."""
         return self._services.timer
 
     def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
@@ -63,11 +63,11 @@ class DelaySwitch:
         return self._services.cap_progress(end_of)
 
     def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
-        """Have a message wait that is to come later (store.ports.PutHook)."""
+        """Redirect a delayed message (store.ports.PutHook)."""
         return self._services.hook.before_put(request)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Wake whom it concerns (store.ports.ArrivalListener)."""
+        """Wake the services concerned (store.ports.ArrivalListener)."""
         self._services.arrived(arrivals)
 
     def start(self) -> None:
@@ -82,7 +82,7 @@ class DelaySwitch:
                 self._services.start()
 
     def role_changed(self, *, is_replica: bool) -> None:
-        """Stop or begin to deliver (store.ports.RoleListener).
+        """Stop or start delivery (store.ports.RoleListener).
 
         Raises:
             RocketLakeError: a file cannot be used; nothing is delivered until the next change.
@@ -96,12 +96,12 @@ class DelaySwitch:
                 return
             self._services = self._make()
             for note in self._services.cap_progress(self._end_of):
-                log.warning("progress brought back: %s", note)
+                log.warning("progress set back: %s", note)
             if self._is_started:
                 self._services.start()
 
     def close(self) -> None:
-        """Stop delivering and write how far it came; in a fork, do nothing."""
+        """Stop delivering and write the progress; in a fork, do nothing."""
         with self._changing:
             self._is_started = False
             if not self._is_replica:

@@ -1,4 +1,4 @@
-"""Delivers one slot of the wheel, or one message that came too late for it."""
+"""TimerDelivery: delivers a slot of the wheel, or a message that is late for its slot."""
 
 import logging
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _REFUSED_FOR_GOOD: Final = frozenset(
 
 
 class SlotWork:
-    """The units of one slot, and how many of them are done. Owned by the timer's thread."""
+    """The units of one slot, and how many are delivered. Owned by the thread of the timer."""
 
     __slots__ = ("deleted", "done", "matched", "time", "units")
 
@@ -41,14 +41,14 @@ class SlotWork:
         self.time = time
         self.units = units
         self.done = 0
-        self.deleted: dict[str, str] | None = None  # what is deleted -> its topic
+        self.deleted: dict[str, str] | None = None  # key of a deleted message -> its topic
         self.matched: set[str] = set()
 
 
 class TimerDelivery:
-    """Puts messages where they belong when their time has come.
+    """Puts due messages into their real queues.
 
-    Thread-safety: one thread, the timer's.
+    Thread-safety: only the thread of the timer.
     """
 
     def __init__(self, store: DelayStore, clock: Clock, metrics: TimerMetrics) -> None:
@@ -64,7 +64,7 @@ class TimerDelivery:
         return self._failures
 
     def run(self, work: SlotWork) -> bool:
-        """Deliver what is left of a slot; False if a put failed: go on with the same work later."""
+        """Deliver the rest of a slot; False if a put failed: retry with the same work later."""
         if work.deleted is None:
             work.deleted = self._find_deleted(work.units)
         while work.done < len(work.units):
@@ -116,10 +116,10 @@ class TimerDelivery:
         return message if message is not None and message.topic == TIMER_QUEUE.topic else None
 
     def _put(self, message: StoredMessage, enqueue_time: int, *, is_rolled: bool) -> bool:
-        """Put a message on; True too if it belongs nowhere."""
+        """Put a message into its next queue; True also if it has none."""
         target = TIMER_QUEUE if is_rolled else real_queue(message.properties)
         if target is None or target.topic == HALF_TOPIC:
-            log.error("timed message belongs nowhere physical_offset=%d", message.physical_offset)
+            log.error("timed message has no real topic physical_offset=%d", message.physical_offset)
             return True
         properties = dict(message.properties)
         properties[names.TIMER_ENQUEUE_MS] = str(enqueue_time)
@@ -144,7 +144,7 @@ class TimerDelivery:
     def _try_put(
         self, message: StoredMessage, target: QueueKey, properties: dict[str, str]
     ) -> str | None:
-        """Put a message; return why that failed."""
+        """Put a message; return the reason of a failure."""
         try:
             receipt = self._store.put(self._redelivery.request(message, target, properties))
         except (StoreError, ValueError) as error:
@@ -153,12 +153,16 @@ class TimerDelivery:
             return None
         reason = f"{receipt.status} {receipt.reason}"
         if receipt.status in _REFUSED_FOR_GOOD:
-            # Compat: as TimerMessageStore#doPut. All times behind it would wait for ever.
-            log.error("timed message is lost place=%d reason=%s", message.physical_offset, reason)
+            # Compat: as TimerMessageStore#doPut. All later times would wait for ever.
+            log.error(
+                "timed message is lost physical_offset=%d reason=%s",
+                message.physical_offset,
+                reason,
+            )
             return None
         return reason
 
 
 def _is_delete(unit: TimerUnit) -> bool:
-    """Tell whether a unit deletes another one of its slot; not while it is on its way there."""
+    """Tell whether a unit deletes another one of its slot; not while it is rolled."""
     return bool(unit.magic & MAGIC_DELETE) and not unit.magic & MAGIC_ROLL

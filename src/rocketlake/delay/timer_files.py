@@ -1,4 +1,4 @@
-"""The files of the timer together: log, wheel and checkpoint."""
+"""TimerFiles: the log, wheel and checkpoint of the timer."""
 
 import logging
 import re
@@ -24,14 +24,13 @@ _SNAPSHOT: Final = re.compile(re.escape(names.TIMER_WHEEL) + r"\.\d+(\.tmp)?")
 
 
 class TimerFiles:
-    """What the timer keeps on the disk. Made when the first message comes.
+    """The files of the timer, created for its first message.
 
-    Thread-safety: one thread, the timer's.
+    Thread-safety: only the thread of the timer.
 
-    Durability: records that units point to, and messages that were delivered, are on the disk
-    before the units and the progress that speak of them; what the checkpoint says of log and wheel
-    is on the disk before it is. After a flush that failed nothing is written any more: the next
-    start goes on from the last checkpoint.
+    Durability: records that units point to, and delivered messages, are on the disk before the
+    units and the progress; log and wheel are on the disk before the checkpoint that covers them.
+    After a failed flush nothing more is written: the next start continues from the last checkpoint.
     """
 
     def __init__(
@@ -127,9 +126,9 @@ class TimerFiles:
         return highest
 
     def discard(self) -> None:
-        """Remove log and wheel, and begin with empty ones."""
-        # Order: the log first. Without it the checkpoint tells that units are lost, whatever else
-        # a crash leaves.
+        """Remove log and wheel, and create an empty wheel."""
+        # Order: the log first. Without it the checkpoint shows that units are lost, whatever else a
+        # crash leaves.
         self.log.destroy()
         self.wheel.destroy()
         for path in self.snapshots:
@@ -159,7 +158,7 @@ class TimerFiles:
         else:
             writer = self._ops.open_writer(self._path)
         try:
-            # All that is not zero lies in one sector, which is written whole or not.
+            # All nonzero bytes are in one sector, which is written as a whole or not at all.
             writer.write(0, checkpoint.encode())
             writer.sync()
         finally:

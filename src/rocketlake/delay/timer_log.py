@@ -1,7 +1,7 @@
 """TimerLog: the units of waiting messages, chained by due time (docs/formats/timer.md).
 
-1. Units are appended in the order of the timer's queue; where one begins is its position.
-2. The units of one slot are a chain: each has the position of the one before it, -1 ends it.
+1. Units are appended in the order of the timer queue; the offset of a unit is its position.
+2. The units of one slot are a chain: each has the position of the previous one, -1 ends it.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from rocketlake.files.ops import FileOps
 from rocketlake.format import layout
 from rocketlake.format.timer import UNIT_DTYPE, TimerUnit, encode_blank, is_blank, valid_units
 
-# Why: a file has 100 MiB, of which most stores need a few pages.
+# Why: a file has 100 MiB, and most stores use a few pages of it.
 _FILES: Final = FileTraits(is_sparse=True)
 _UNIT: Final = layout.TIMER_UNIT_SIZE
 _BLANK: Final = layout.TIMER_BLANK_SIZE
@@ -32,17 +32,17 @@ _CHUNK: Final = 16_384 * _UNIT
 class TimerLog:
     """Appends units and finds them again.
 
-    Thread-safety: one thread, the timer's.
+    Thread-safety: only the thread of the timer.
 
-    Durability: units below `flushed_where` are on the disk. A crash may leave any part of what is
-    behind it; `walk` ends at the first unit that is not whole.
+    Durability: units below `flushed_where` are on the disk. A crash may leave any part of the
+    later ones; `walk` ends at the first incomplete unit.
     """
 
     def __init__(self, ops: FileOps, clock: Clock, path: Path, file_size: int) -> None:
-        """Take the directory; nothing is made before the first unit.
+        """Take the directory; no file is created before the first unit.
 
         Raises:
-            ValueError: not even one unit fits into a file.
+            ValueError: no unit fits into a file.
         """
         if file_size < _UNIT + _BLANK:
             raise ValueError(f"mappedFileSizeTimerLog is {file_size}, at least {_UNIT + _BLANK}")
@@ -51,10 +51,10 @@ class TimerLog:
         self._files = MappedFileQueue(ops, clock, maker, path, file_size=file_size)
 
     def load(self) -> None:
-        """Take the files that exist; `truncate` then says where the units end.
+        """Open the existing files; `truncate` then sets the end of the units.
 
         Raises:
-            FileSizeError: a file has not the size that files have here.
+            FileSizeError: a file has a wrong size.
         """
         self._files.load()
 
@@ -152,7 +152,7 @@ class TimerLog:
     def walk(self, start: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Yield positions and runs of whole units from a position on, until there are no more.
 
-        The end of a file comes as an empty run at the begin of the next.
+        The end of a file is an empty run at the start of the next.
         """
         position = self._unit_start(start)
         while (file := self._files.find(position)) is not None:
@@ -176,7 +176,7 @@ class TimerLog:
     # --- private ---------------------------------------------------------------------------------
 
     def _unit_start(self, position: int) -> int:
-        """Return the position if a unit can begin there, else the begin of a file before it."""
+        """Return the position if a unit can start there, else the start of a file before it."""
         file = self._files.find(position)
         if file is None:
             last = self._files.last_file()

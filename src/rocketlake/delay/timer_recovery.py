@@ -1,11 +1,11 @@
-"""Where the timer goes on after a start, whatever the last one left behind.
+"""Recovery of the timer: where it continues after a start.
 
-1. Units behind the checkpoint are found in the log, as far as they are whole and their records are
-   there, and entered into the wheel.
-2. The queue of the timer's topic is read on where the checkpoint says. Messages behind it that have
-   a unit are passed over.
-3. If units are lost that the checkpoint speaks of, log and wheel are made anew from that queue.
-   Messages whose slot was delivered before are left out.
+1. Units after the checkpoint are read from the timer log, as long as they are complete and their
+   records exist, and entered into the wheel.
+2. The timer queue is read from the offset in the checkpoint on. Messages that have a unit are
+   skipped.
+3. If units that the checkpoint covers are lost, log and wheel are rebuilt from the queue. Messages
+   whose slot was delivered before are left out.
 """
 
 import logging
@@ -28,24 +28,24 @@ _WHEEL_TURN_SLOTS: Final = layout.WHEEL_SLOTS // 2 - 60
 
 
 class TimerStart(Struct, frozen=True, kw_only=True):
-    """Where the timer goes on."""
+    """Where the timer continues."""
 
     read_time: int
     """Slots before this time were delivered."""
     queue_offset: int
-    """The next message of the timer's queue to set a time for."""
+    """The next message of the timer queue to enter."""
     seen_to: int = 0
     """Messages before this queue offset had units before the log was lost."""
     due_times: tuple[int, ...] = ()
-    """Slots that wait, in order."""
+    """Times of waiting slots, in order."""
     entered: frozenset[int] = frozenset()
     """Physical offsets of messages from `queue_offset` on that have their units already."""
 
 
 def recover(files: TimerFiles, store: DelayStore, rules: TimerRules, now: int) -> TimerStart:
-    """Bring log and wheel into order and tell where to go on."""
+    """Repair log and wheel, and return where to continue."""
     checkpoint = files.checkpoint
-    # Why: without a checkpoint nobody knows what was delivered; the reference looks so far back.
+    # Why: without a checkpoint it is unknown what was delivered; the reference looks back this far.
     first_time = rules.floor(now) - _WHEEL_TURN_SLOTS * rules.precision_ms
     read_time = checkpoint.last_read_time or first_time
     end, entered = _enter_units(files, store, read_time)
@@ -74,15 +74,15 @@ def _seen_to(checkpoint: TimerCheckpoint, store: DelayStore) -> int:
 
 
 def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int) -> TimerStart:
-    """Remove log and wheel; all messages of the queue get their time once more.
+    """Remove log and wheel, and enter all messages of the queue again.
 
     Those before `seen_to` whose slot was before `read_time` were delivered.
     """
     start, _ = store.dispatched_bounds(TIMER_QUEUE)
-    log.warning("timer is made anew from its queue queue_offset=%d read_time=%d", start, read_time)
+    log.warning("timer is rebuilt from its queue queue_offset=%d read_time=%d", start, read_time)
     files.discard()
-    # Order: before new units come. The old checkpoint vouches for units up to a position that the
-    # new ones reach soon; a crash could then leave any part of them, and nothing would be missed.
+    # Order: before new units. The old checkpoint covers units up to a position that the new ones
+    # soon reach; a crash could then lose any of them unnoticed.
     files.flush(
         structs.replace(
             files.checkpoint,
@@ -98,9 +98,9 @@ def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int
 def _enter_units(
     files: TimerFiles, store: DelayStore, read_time: int
 ) -> tuple[int, frozenset[int]]:
-    """Enter units that the wheel may not know yet.
+    """Enter units that the wheel may lack.
 
-    Returns where the good ones end, and the physical offsets of their messages.
+    Returns where the valid units end, and the physical offsets of their messages.
     """
     end = files.log.min_position
     entered: set[int] = set()
@@ -133,11 +133,11 @@ def _enter_run(
 def _find_loss(
     files: TimerFiles, store: DelayStore, end: int, waiting: npt.NDArray[np.void]
 ) -> str | None:
-    """Say what is lost that the wheel or the checkpoint speak of."""
+    """Describe a loss of units in the wheel or the checkpoint; None without one."""
     last = files.log.last_unit()
     if last is not None and last.physical_offset + last.record_size > store.log_bounds()[1]:
-        # Other records take the place of the lost ones, and units would point to those.
-        return f"the last unit points behind the end of the log, to {last.physical_offset}"
+        # Other records replace the lost ones, and units would point to those.
+        return f"the last unit points beyond the end of the log, to {last.physical_offset}"
     if files.checkpoint.flushed_position > end:
         return f"units up to {files.checkpoint.flushed_position} were written, {end} is the end"
     if not files.had_wheel and last is not None:
@@ -145,14 +145,14 @@ def _find_loss(
     if files.snapshots:
         return "the wheel was kept in snapshots (timerWheelSnapshotFlush)"
     if len(waiting) and int(waiting["last_position"].max()) >= end:
-        return f"the wheel points behind the end of the log at {end}"
+        return f"the wheel points beyond the end of the log at {end}"
     return None
 
 
 def _next_offset(files: TimerFiles, store: DelayStore) -> int:
-    # Compat: the reference goes on behind the message of the last unit. A message before that one
-    # may have come too late for a unit: it was delivered at once, and the crash may have taken what
-    # was delivered, while the unit stayed.
+    # Compat: the reference continues after the message of the last unit. An earlier message may
+    # have been late for a unit: it was delivered at once, and the crash may have lost the delivered
+    # copy while the unit survived.
     offset = files.checkpoint.queue_offset
     start, end = store.dispatched_bounds(TIMER_QUEUE)
     right = min(max(offset, start), end)

@@ -1,4 +1,4 @@
-"""How the timer measures time, and where its limits are."""
+"""TimerRules: the settings of the timer, and its slots."""
 
 from typing import Final, Self
 
@@ -16,7 +16,7 @@ _WINDOW_MAX: Final = layout.WHEEL_SLOTS // 2 - 60  # TimerMessageStore#TIMER_BLA
 
 
 class TimerRules(Struct, frozen=True, kw_only=True):
-    """Settings of the timer, as it works with them."""
+    """The settings of the timer, in its units."""
 
     precision_ms: int = 1000
     max_delay_ms: int = 259_200_000
@@ -27,7 +27,7 @@ class TimerRules(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: StoreOptions) -> Self:
-        """Take what the options of a store say."""
+        """Convert the options of a store."""
         window = options.timer_roll_window_slot
         return cls(
             precision_ms=options.timer_precision_ms,
@@ -40,14 +40,14 @@ class TimerRules(Struct, frozen=True, kw_only=True):
         )
 
     def floor(self, time_ms: int) -> int:
-        """Return the begin of the slot that a time lies in."""
+        """Return the start of the slot of a time."""
         return time_ms // self.precision_ms * self.precision_ms
 
     def slot_time(self, due_ms: int, write_time: int) -> tuple[int, bool]:
-        """Return the slot a message goes to, and whether it only waits there for the next one.
+        """Return the slot of a message, and whether it is rolled: entered again later.
 
-        Compat: as TimerMessageStore#doEnqueue; a message must not be so far ahead that the wheel
-        turns before it is due.
+        Compat: as TimerMessageStore#doEnqueue; a message must not be further ahead than one turn of
+        the wheel.
         """
         window_ms = self.roll_window_slots * self.precision_ms
         ahead_ms = due_ms - write_time

@@ -1,9 +1,9 @@
 """TimerStore: delivers messages at an arbitrary time [TimerMessageStore].
 
-1. A message waits in the timer's topic. Its unit goes into the timer log and into the slot of its
+1. A message waits in the timer topic. Its unit is written to the timer log and to the slot of its
    time; a slot is delivered when it is over.
-2. One that is too far ahead goes to a nearer slot first and is put into the topic once more then.
-3. One whose slot is over already is delivered at once.
+2. A message too far ahead is entered into a nearer slot, and put into the topic again from there.
+3. A message whose slot is already over is delivered at once.
 """
 
 import heapq
@@ -39,7 +39,7 @@ from rocketlake.store.ports import Arrival
 
 log = logging.getLogger(__name__)
 
-_TURN: Final = 256  # messages that get a time before slots are looked at again
+_TURN: Final = 256  # messages entered before slots are checked again
 _RETRY_MS: Final = 100
 _RETRY_MAX_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 10_000  # the wall clock may be set forward meanwhile
@@ -48,17 +48,17 @@ _CLEAN_INTERVAL_MS: Final = 30_000
 
 
 class TimerStore(BackgroundService):
-    """Keeps what waits for its time, and puts it where it belongs then.
+    """Keeps messages until their time, and puts them into their real queues then.
 
-    It sleeps until the next slot is over, and makes its files when the first message comes. A put
-    that fails is tried again and holds up what comes behind it; a record that is gone, or that the
-    store refuses for good, is passed over. `close` waits for the slot that is being delivered.
+    It sleeps until the next slot is over, and creates its files for the first message. A failed put
+    is retried and delays later messages; a record that was deleted, or that the store always
+    refuses, is skipped. `close` waits for the slot being delivered.
 
-    Thread-safety: `arrived` and `is_rejected` may be called by any thread; the rest belongs to the
-    one that runs.
+    Thread-safety: any thread may call `arrived` and `is_rejected`; the rest belongs to the thread
+    of the service.
 
-    Durability: units, slots and progress are written from time to time and at the end; TimerFiles
-    has the delivered messages flushed before. What a crash leaves unwritten is done again.
+    Durability: units, slots and progress are written periodically and at the end; TimerFiles
+    flushes the delivered messages first. After a crash, unwritten work is done again.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class TimerStore(BackgroundService):
         self._clean_at = 0
 
     def load(self) -> None:
-        """Open the files of an earlier run, if there are any; otherwise wait for a first message.
+        """Open the files of an earlier run, if any; otherwise wait for the first message.
 
         Raises:
-            StoreError: they cannot be used; says which one and why.
+            StoreError: a file cannot be used.
         """
         if self._start is None and self._files.exist:
             self._open(self._clock.now_ms())
 
     def cap_progress(self, end_of: Callable[[QueueKey], int]) -> list[str]:
-        """Set progress beyond the end of the timer's queue to that end, on the disk; say so.
+        """Set progress beyond the end of the timer queue to that end, on the disk; return notes.
 
-        Called before `load`, and before anything is put (LevelScheduler.cap_progress says why).
+        Called before `load` and before the first put (LevelScheduler.cap_progress says why).
 
         Raises:
             RocketLakeError: the checkpoint of the timer cannot be read or written.
@@ -119,19 +119,19 @@ class TimerStore(BackgroundService):
 
     @property
     def precision_ms(self) -> int:
-        """How many milliseconds one slot has."""
+        """Milliseconds per slot."""
         return self._rules.precision_ms
 
     @property
     def max_delay_ms(self) -> int:
-        """How long a message may wait at most."""
+        """The longest delay."""
         return self._rules.max_delay_ms
 
     def is_rejected(self, due_ms: int) -> bool:
         """Tell whether too many messages wait for this time: the more, the likelier.
 
-        Compat: TimerMessageStore#isReject has the same limits; between them it refuses the less
-        the more there are.
+        Compat: TimerMessageStore#isReject has the same limits; between them its chance falls as the
+        count grows.
         """
         limit = self._rules.congest_max
         if limit >= layout.MAX_I32 or self._start is None:
@@ -140,16 +140,16 @@ class TimerStore(BackgroundService):
         excess = 0 if slot is None else slot.count - limit
         return excess > 0 and self._random.randrange(limit) < excess
 
-    # --- what others see -------------------------------------------------------------------------
+    # --- any thread ------------------------------------------------------------------------------
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Wake up if something came to the timer's queue."""
+        """Wake up if a message arrived in the timer queue."""
         if self._usage.has_timers and self._has_grown():
             self.wakeup()
 
     @property
     def unset_count(self) -> int:
-        """How many messages have not got their time yet."""
+        """How many messages of the timer queue were not entered yet."""
         return max(self._store.dispatched_bounds(TIMER_QUEUE)[1] - self._queue_offset, 0)
 
     @property
@@ -167,7 +167,7 @@ class TimerStore(BackgroundService):
     # --- BackgroundService -----------------------------------------------------------------------
 
     def run_once(self) -> None:
-        """Deliver all slots that are over, and give all new messages their time."""
+        """Deliver all slots that are over, and enter all new messages."""
         now = self._clock.now_ms()
         if self._start is None:
             if not self._files.exist and not self._has_grown():
@@ -183,7 +183,7 @@ class TimerStore(BackgroundService):
             self._flush(now)
 
     def run_last(self) -> None:
-        """Write what is not written yet, and close the files."""
+        """Write all changes, and close the files."""
         if self._start is not None:
             self._write_time = max(self._write_time, self._rules.floor(self._clock.now_ms()))
             self._metrics_at = 0
@@ -193,15 +193,15 @@ class TimerStore(BackgroundService):
                 self._files.close()
 
     def pause_s(self) -> float | None:
-        """Return how long there is nothing to do."""
+        """Return the time until the next work; None: until woken."""
         if self._start is None:
             return 0 if self._files.exist or self._has_grown() else None
         times = [] if self._flush_at is None else [self._flush_at]
         if self._retry_at is not None:
             times.append(self._retry_at)
         elif self._has_grown():
-            # Why: after a start nothing else says that messages of an earlier run have no time yet;
-            # they arrived before anybody listened.
+            # Why: after a start nothing else shows that messages of an earlier run were not
+            # entered; they arrived before this listened.
             return 0
         elif self._waiting:
             times.append(self._waiting[0] + self._rules.precision_ms)
@@ -220,7 +220,7 @@ class TimerStore(BackgroundService):
     def _begin(self, start: TimerStart) -> None:
         self._queue_offset = start.queue_offset
         self._seen_end = NO_OFFSET
-        self._waiting = list(start.due_times)  # in order, so it is a heap
+        self._waiting = list(start.due_times)  # sorted, so it is a heap
         self._is_waiting = set(start.due_times)
         self._start = start
 
@@ -228,25 +228,25 @@ class TimerStore(BackgroundService):
         return self._store.dispatched_bounds(TIMER_QUEUE)[1] != self._seen_end
 
     def _dequeue(self) -> bool:
-        """Deliver the slots that are over; False if that must be tried again."""
+        """Deliver the slots that are over; False if that must be retried."""
         self._write_time = max(self._write_time, self._rules.floor(self._clock.now_ms()))
         while self._waiting and self._waiting[0] < self._write_time and not self.is_closing:
             self._note_change()
             if self._work is None:
                 units = self._read_slot(self._waiting[0])
                 if units is None:
-                    self._make_anew()
+                    self._rebuild()
                     continue
                 self._work = SlotWork(self._waiting[0], units)
             if not self._delivery.run(self._work):
-                self._hold(self._delivery.failures)
+                self._retry_later(self._delivery.failures)
                 return False
             self._work = None
             self._is_waiting.discard(heapq.heappop(self._waiting))
         return True
 
     def _read_slot(self, time: int) -> list[TimerUnit] | None:
-        """Return the units of a slot, the oldest first; None if it is damaged."""
+        """Return the units of a slot, oldest first; None if it is damaged."""
         slot = self._files.wheel.slot(time)
         if slot is None:
             log.error("slot of the timer is lost time=%d", time)
@@ -261,31 +261,31 @@ class TimerStore(BackgroundService):
             return None
         return units
 
-    def _make_anew(self) -> None:
-        """Throw log and wheel away, and give all messages that still wait their time once more."""
+    def _rebuild(self) -> None:
+        """Discard log and wheel, and enter all waiting messages again."""
         start = remake(self._files, self._store, self._waiting[0], seen_to=self._queue_offset)
         self._begin(start)
 
     def _enqueue(self) -> bool:
-        """Give a turn of new messages their time; False if that must be tried again."""
+        """Enter one turn of new messages; False if that must be retried."""
         start, end = self._store.dispatched_bounds(TIMER_QUEUE)
         self._queue_offset = min(max(self._queue_offset, start), end)
         units = self._store.queue_units(TIMER_QUEUE, self._queue_offset, _TURN).tolist()
         try:
             for physical_offset, size, _ in units:
                 if self.is_closing or not self._enqueue_unit(physical_offset, size):
-                    self._hold(self._delivery.failures)
+                    self._retry_later(self._delivery.failures)
                     return False
                 self._queue_offset += 1
                 self._note_change()
         except StoreError as error:
-            log.warning("message gets no time now queue_offset=%d: %s", self._queue_offset, error)
-            self._hold(1)
+            log.warning("message is not entered now queue_offset=%d: %s", self._queue_offset, error)
+            self._retry_later(1)
             return False
         if not units and self._queue_offset < end:
-            self._hold(1)  # a file that is going away
+            self._retry_later(1)  # its file is being deleted
             return False
-        # Order: the end as it was before the units were read; what came since counts as growth.
+        # Order: the end from before the units were read; later messages count as growth.
         self._seen_end = min(self._queue_offset, end)
         return True
 
@@ -298,7 +298,7 @@ class TimerStore(BackgroundService):
             return True
         due = parse_number(message.properties.get(names.TIMER_OUT_MS))
         if due is None or message.topic != TIMER_QUEUE.topic:
-            log.error("message without a time is passed over queue_offset=%d", self._queue_offset)
+            log.error("message without a time is skipped queue_offset=%d", self._queue_offset)
             return True
         if self._was_done_before(message, due):
             return True
@@ -308,7 +308,7 @@ class TimerStore(BackgroundService):
         return True
 
     def _was_done_before(self, message: StoredMessage, due: int) -> bool:
-        """Tell whether a message had its time before the log was lost."""
+        """Tell whether a message was delivered before the log was lost."""
         start = self._start
         if start is None or self._queue_offset >= start.seen_to:
             return False
@@ -316,10 +316,10 @@ class TimerStore(BackgroundService):
         return self._rules.slot_time(due, stored)[0] < start.read_time
 
     def _append(self, message: StoredMessage, due: int) -> None:
-        """Write the unit of a message, and enter it into its slot."""
+        """Write the unit of a message, and add it to its slot."""
         time, is_rolled = self._rules.slot_time(due, self._write_time)
-        # Why: a slot that does not wait was delivered, when the clock was not set back yet. Its
-        # place cannot be that of another one that waits, for all that are over are delivered.
+        # Why: a slot that does not wait was delivered before the clock was set back. Its position
+        # cannot belong to another waiting slot, since all slots that are over were delivered.
         slot = self._files.wheel.slot(time) if time in self._is_waiting else None
         is_delete = names.TIMER_DELETE_KEY in message.properties
         topic = message.properties.get(names.REAL_TOPIC, "")
@@ -340,7 +340,7 @@ class TimerStore(BackgroundService):
             self._is_waiting.add(time)
         self._metrics.add(topic, -1 if is_delete else 1)
 
-    def _hold(self, failures: int) -> None:
+    def _retry_later(self, failures: int) -> None:
         pause = min(_RETRY_MS << min(max(failures, 1) - 1, 9), _RETRY_MAX_MS)
         self._retry_at = self._clock.now_ms() + pause
 
@@ -363,8 +363,8 @@ class TimerStore(BackgroundService):
         read_time = min(self._waiting[0], self._write_time) if self._waiting else self._write_time
         seen_to = self._queue_offset
         if self._start is not None and self._start.seen_to > self._queue_offset:
-            # Log and wheel are being made anew: of messages that have no unit yet, those whose slot
-            # is before the old time were delivered, and no others.
+            # Log and wheel are being rebuilt: of the messages without a unit, exactly those whose
+            # slot is before the old time were delivered.
             read_time, seen_to = self._start.read_time, self._start.seen_to
         # Compat: as TimerMessageStore#prepareTimerCheckPoint, a version for each step of progress.
         is_new = (read_time, self._queue_offset) != (old.last_read_time, old.queue_offset)

@@ -1,4 +1,4 @@
-"""TimerWheel: which units are due when (docs/formats/timer.md)."""
+"""TimerWheel: the slots of due times (docs/formats/timer.md)."""
 
 from pathlib import Path
 from typing import Final
@@ -18,12 +18,12 @@ _EMPTY: Final = WheelSlot(0, 0, 0, 0, 0)
 
 
 class TimerWheel:
-    """Slots in a file that is nearly all holes; changed ones are in memory until `flush`.
+    """Slots in a sparse file; changed slots are in memory until `flush`.
 
-    Thread-safety: one thread changes it; any thread may ask for a slot.
+    Thread-safety: one thread changes it; any thread may read a slot.
 
-    Durability: a slot is in the file after `flush`, and on the disk too. What a crash loses is in
-    the timer log.
+    Durability: a slot is on the disk after `flush`. Slots that a crash loses are rebuilt from the
+    timer log.
     """
 
     def __init__(self, ops: FileOps, path: Path, precision_ms: int) -> None:
@@ -35,15 +35,15 @@ class TimerWheel:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file with something in it."""
+        """Whether the file exists and is not empty."""
         entry = self._ops.stat(self._path)
         return entry is not None and entry.size > 0
 
     def open(self) -> None:
-        """Open the file; make it if it is not there.
+        """Open the file; create it if it is missing.
 
         Raises:
-            FileSizeError: it has another size than a wheel has.
+            FileSizeError: it does not have the size of a wheel.
         """
         entry = self._ops.stat(self._path)
         if entry is not None and entry.size not in {0, _SIZE}:
@@ -56,14 +56,14 @@ class TimerWheel:
         self._ops.sync_dir(self._path.parent)
 
     def slot(self, time_ms: int) -> WheelSlot | None:
-        """Return the slot of a time; None if nothing is due then."""
+        """Return the slot of a time; None if it is empty."""
         position = slot_position(time_ms // self._precision_ms)
         found = self._changed.get(position) or self._read(position)
-        # In its place may be one of an earlier turn of the wheel.
+        # Its position may hold a slot of an earlier turn of the wheel.
         return found if found.time == time_ms // self._precision_ms and found != _EMPTY else None
 
     def put(self, time_ms: int, *, position: int, is_delete: bool, is_first: bool) -> None:
-        """Add a unit to the slot of a time; the first one begins a new chain."""
+        """Add a unit to the slot of a time; the first unit starts a new chain."""
         found = None if is_first else self.slot(time_ms)
         step = -1 if is_delete else 1
         if found is None:
@@ -90,11 +90,11 @@ class TimerWheel:
         return np.sort(np.concatenate([*found, np.array(fields, SLOT_DTYPE)]), order="time")
 
     def flush(self) -> None:
-        """Have changed slots on the disk.
+        """Bring changed slots to the disk.
 
         Raises:
-            DiskFullError: there is no space; what is missing is tried again next time.
-            FlushFailedError: they may not be there.
+            DiskFullError: there is no space; the next flush tries again.
+            FlushFailedError: they may not be on the disk.
         """
         if not self._changed:
             return
@@ -103,7 +103,7 @@ class TimerWheel:
         for position, slot in sorted(changed.items()):
             self._writer.write(position, slot.encode())
         self._writer.sync()
-        # Order: only then, for other threads read the file when memory has nothing.
+        # Order: after the write, since other threads read the file if memory lacks the slot.
         for position, slot in changed.items():
             if self._changed.get(position) is slot:
                 del self._changed[position]

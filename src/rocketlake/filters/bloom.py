@@ -1,9 +1,9 @@
-"""The bloom bits the reference keeps beside a queue unit.
+"""The bloom filter bits that the reference keeps beside a queue unit.
 
-1. A store that keeps them writes, for each message, which SQL92 consumers of the topic want it:
-   every consumer owns `hash_count` positions in a bitmap of `bit_count` bits.
-2. Bit p lies in byte p // 8, under the mask 1 << p % 8.
-3. A clear bit proves that the consumer did not want the message; set bits prove nothing.
+1. For each message they tell which SQL92 consumer groups of the topic want it: every group owns
+   `hash_count` positions in a bitmap of `bit_count` bits.
+2. Bit p is in byte p // 8, mask 1 << p % 8.
+3. A clear bit proves that the group does not want the message; set bits prove nothing.
 """
 
 import math
@@ -24,7 +24,7 @@ _BYTE_BITS = 8
 
 
 class BloomFilter(Struct, frozen=True):
-    """How many bits a bitmap has, and how many of them belong to one consumer."""
+    """The size of a bitmap, and the number of positions of one consumer group."""
 
     hash_count: int
     bit_count: int
@@ -33,10 +33,10 @@ class BloomFilter(Struct, frozen=True):
     def sized(
         cls, *, error_rate_percent: int = ERROR_RATE_PERCENT, expected_count: int = EXPECTED_COUNT
     ) -> Self:
-        """The filter for so many consumers and such a share of false hits, in whole bytes.
+        """Return the filter for a number of groups and a rate of false hits, in whole bytes.
 
         Raises:
-            ValueError: The error rate is not between 1 and 99, or nobody is expected.
+            ValueError: The error rate is not between 1 and 99, or the expected count is below 1.
         """
         if not 1 <= error_rate_percent < 100:
             raise ValueError(f"error rate must be 1 to 99 percent, not {error_rate_percent}")
@@ -55,7 +55,7 @@ class BloomFilter(Struct, frozen=True):
         return self.bit_count // _BYTE_BITS
 
     def bit_positions(self, group: str, topic: str) -> tuple[int, ...]:
-        """The positions a consumer group of a topic owns; two of them may be the same."""
+        """Return the positions of a consumer group of a topic; two of them may be equal."""
         # Compat: as String#getBytes, which writes '?' for half a surrogate pair.
         word = murmur3_x64(f"{group}#{topic}".encode("utf-8", "replace"))
         low, high = word & _INT_MASK, word >> 32
@@ -79,9 +79,9 @@ class BloomFilter(Struct, frozen=True):
             bitmap[position // _BYTE_BITS] |= 1 << position % _BYTE_BITS
 
     def is_hit(self, positions: Iterable[int], bitmap: Buffer) -> bool:
-        """Whether the owner of these positions may want the message.
+        """Tell whether the owner of these positions may want the message.
 
-        A bitmap of another size was written under other settings: it rules nobody out.
+        A bitmap of another size was written under other settings: it rules nothing out.
         """
         if len(bitmap) != self.byte_count:
             return True

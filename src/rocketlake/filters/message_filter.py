@@ -163,7 +163,7 @@ class RetryMessageFilter:
 
     `expression_of` gives the SQL92 expression of a topic, None if the group filters it otherwise.
 
-    Compat: ExpressionForRetryMessageFilter, in use when `filterSupportRetry` is set.
+    Only the broker will use it. Compat: ExpressionForRetryMessageFilter, for `filterSupportRetry`.
 
     Thread-safety: that of `expression_of`.
     """

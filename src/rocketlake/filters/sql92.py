@@ -6,11 +6,11 @@ The language is the reference's own small one:
    quotes (a doubled quote is a quote), whole numbers, floating-point numbers above zero, TRUE,
    FALSE and NULL. There is no arithmetic, no LIKE, no hexadecimal or octal number.
 2. `NOT` and signs bind stronger than comparisons, so `NOT a = 1` compares the condition `NOT a`.
-3. An expression ends where the grammar can take no further word. The reference never looks at the
-   rest, and neither do we; `SqlFilter.unread` shows it.
+3. An expression ends where the grammar accepts no further word. As in the reference, the rest is
+   ignored; `SqlFilter.unread` has it.
 4. Both kinds of comments are blanks: `/* */`, and `--` up to the end of a line that has one.
 
-Building the parser costs milliseconds; it waits for the first expression.
+The parser takes milliseconds to build; it is built for the first expression.
 """
 
 import math
@@ -103,8 +103,8 @@ BLOCK_COMMENT.2: /\/\*[^*]*\*(\*|[^*\/][^*]*\*)*\//
 class SqlFilter:
     """A compiled expression.
 
-    `expression` is the whole text; `unread` is what follows the end of the expression in it and
-    counts for nothing, usually empty.
+    `expression` is the whole text; `unread` is the ignored text after the end of the expression,
+    usually empty.
 
     Thread-safety: immutable after construction. Pickles as its expression.
     """
@@ -115,7 +115,7 @@ class SqlFilter:
         """Compile an expression.
 
         Raises:
-            ValueError: The language refuses it; the message tells where, and what was expected.
+            ValueError: The expression is wrong; the message has its position and the expected.
         """
         condition, unread = _compile(expression)
         self._test = condition.read
@@ -123,15 +123,15 @@ class SqlFilter:
         self.unread = unread
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted; unknown and failing are no."""
+        """Tell whether a message with these properties is wanted; no if unknown or failing."""
         try:
             return self._test(properties) is True
         except ValueError:
-            # Compat: as ExpressionMessageFilter#isMatchedByCommitLog: what fails is not wanted.
+            # Compat: as ExpressionMessageFilter#isMatchedByCommitLog: a failure means not wanted.
             return False
 
     def evaluate(self, properties: Properties) -> bool | None:
-        """What the expression says of these properties; `None` is unknown.
+        """Evaluate the expression for these properties; `None` is unknown.
 
         Raises:
             ValueError: A property is not of the type it is compared with.

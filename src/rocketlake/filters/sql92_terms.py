@@ -1,11 +1,11 @@
 """Operands and operators of the SQL92 language, compiled to closures over a message's properties.
 
 1. A value is a text, a number, a truth value or null. A property is a text, or null when the
-   message does not have it. What kind a term gives is known when it is compiled, so each operator
-   picks its comparison once.
+   message does not have it. The kind of a term is known when it is compiled, so each operator
+   chooses its comparison once.
 2. Truth has three values: `True`, `False` and `None` for unknown.
-3. What the language refuses is a `ValueError` with a position here, when the expression is
-   compiled. A closure raises `ValueError` where the reference fails on one message.
+3. A wrong expression raises `ValueError` with a position when it is compiled. A closure raises
+   `ValueError` where the reference fails on one message.
 """
 
 import operator
@@ -41,7 +41,7 @@ _MATCHERS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 class Term(Struct, frozen=True, kw_only=True):
-    """A compiled part of an expression: how to read its value, and where it stands."""
+    """A compiled part of an expression: how to read its value, and its position."""
 
     read: Callable[[Properties], Value]
     position: int
@@ -78,13 +78,13 @@ class Truth(Term, frozen=True, kw_only=True):
 
 
 class Nothing(Term, frozen=True, kw_only=True):
-    """A term that is always null: what negating anything but a number gives."""
+    """A term that is always null, such as the negation of anything but a number."""
 
     read: Callable[[Properties], None]
 
 
 def refusal(position: int, message: str) -> ValueError:
-    """The error for an expression the language refuses."""
+    """Return the error for a wrong expression."""
     return ValueError(f"SQL92 expression, position {position}: {message}")
 
 
@@ -209,7 +209,7 @@ def ordering(left: Term, symbol: str, right: Term) -> Truth:
 
 
 def between(term: Term, low: Term, high: Term) -> Truth:
-    """Whether a number lies between two others, or is one of them."""
+    """Whether a number is between two others, both included."""
     if isinstance(low, Number) and isinstance(high, Number):
         is_literal = low.is_literal and high.is_literal
         if is_literal and _compare_numbers(low, high) > 0:
@@ -375,7 +375,7 @@ def _is_plain_literal(term: Term) -> bool:
 
 
 def _describe(term: Term) -> str:
-    """What a term is, for people."""
+    """Describe a term in a message."""
     match term:
         case Property():
             return "a property"

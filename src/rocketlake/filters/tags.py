@@ -1,10 +1,10 @@
 """Tag expressions.
 
-1. No expression, an empty one and `*` alone want every message, tagged or not.
-2. Anything else is a list of tags between `||`. Blanks around a tag do not belong to it and empty
-   items are dropped; a `*` among them is an ordinary tag.
-3. A queue unit holds only the hash of a tag, so the hash test lets strangers pass. The exact test
-   on the message itself comes after it.
+1. No expression, an empty one and `*` alone match every message, tagged or not.
+2. Anything else is a list of tags separated by `||`. Blanks around a tag and empty items are
+   dropped; a `*` in a list is an ordinary tag.
+3. A queue unit holds only the hash of a tag, so other tags may pass the hash test. The exact test
+   on the message follows.
 """
 
 from typing import Self
@@ -31,7 +31,7 @@ class TagFilter(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, expression: str | None) -> Self:
-        """The filter an expression stands for.
+        """Parse an expression.
 
         Raises:
             ValueError: The expression consists of separators only.
@@ -48,10 +48,10 @@ class TagFilter(Struct, frozen=True, kw_only=True):
         return cls(tags=tags, hashes=frozenset(map(java_hash, tags)), is_everything=False)
 
     def matches_code(self, tags_code: int) -> bool:
-        """Whether a queue unit with this code may be of a wanted message; strangers can pass."""
+        """Tell whether the message of a unit with this code may be wanted."""
         # Compat: as ExpressionMessageFilter#isMatchedByConsumeQueue: the low 32 bits only.
         return self.is_everything or wrap_int(tags_code) in self.hashes
 
     def matches(self, tag: str | None) -> bool:
-        """Whether a message with this tag is wanted."""
+        """Tell whether a message with this tag is wanted."""
         return self.is_everything or tag in self.tags

@@ -1,14 +1,14 @@
-"""The manifest of an archive: what was archived, up to where, and in which files.
+"""The manifest of an archive: what was archived, up to which offsets, and in which files.
 
-1. `_manifest.json` is the truth: a file that is not in it does not belong to the archive.
-2. It is replaced as a whole, at once. A reader keeps the one it has read.
-3. A file grows: it may be replaced by one of the same name that holds all its messages, and more
-   behind them. Whoever has read an older manifest takes only the queue offsets that one names.
-4. A file that was committed but has not its name yet is found under `staged`.
-5. A file that was dropped, or merged into another one, is found below `_retired` under its old path
-   until its time is over: by readers that have read an older manifest.
+1. `_manifest.json` decides: a file that is not in it does not belong to the archive.
+2. It is replaced atomically. A reader keeps the one it has read.
+3. A file grows: it may be replaced by one of the same name that has all its messages and later
+   ones. A reader with an older manifest takes only the queue offsets in that manifest.
+4. A committed file that was not renamed yet is found under `staged`.
+5. A file that was dropped, or merged into another one, is kept below `_retired` under its old path
+   for a time, for readers with an older manifest.
 
-It needs neither Arrow nor Spark: a store that keeps what is not yet archived reads it too.
+It needs neither Arrow nor Spark: a store that keeps unarchived messages reads it, too.
 """
 
 import hashlib
@@ -42,17 +42,17 @@ _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 
 
 class QueueEnd(Struct, frozen=True, kw_only=True):
-    """Up to where a queue is archived."""
+    """The archived end of a queue."""
 
     broker: str
     topic: str
     queue_id: int
     first_offset: int
-    """The first queue offset that was looked for; a drop moves it to the first that is left."""
+    """The first queue offset of the first run; a drop moves it to the first that is left."""
     next_offset: int
     """The first one that is not archived yet."""
     last_physical_offset: int = -1
-    """Where the last archived record lies in the log; it tells a queue from a later one."""
+    """The log offset of the last archived record; it tells a queue from a later one of its name."""
 
 
 class ArchivedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,11 +65,11 @@ class ArchivedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     date: str
     """Of the store time, UTC."""
     queues: dict[int, tuple[int, int]]
-    """First queue offset, and the one behind the last, by queue."""
+    """First queue offset, and the one after the last, by queue."""
     rows: int
     bytes: int
     log_bytes: int
-    """What the messages take in the log."""
+    """The size of the messages in the log."""
     min_store_time: int
     max_store_time: int
     min_born_time: int
@@ -77,11 +77,11 @@ class ArchivedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str
     run: int
     staged: str | None = None
-    """Where it lies until it gets its name."""
+    """Its path until it is renamed."""
 
 
 class Gap(Struct, frozen=True, kw_only=True):
-    """Messages that expired before they were archived: from an offset, up to another."""
+    """Messages that expired before they were archived: a range of queue offsets."""
 
     broker: str
     topic: str
@@ -92,7 +92,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 class RunNote(Struct, frozen=True, kw_only=True):
-    """What a run has done."""
+    """The result of a run."""
 
     run: int
     at: str
@@ -100,18 +100,18 @@ class RunNote(Struct, frozen=True, kw_only=True):
     bytes: int
     files: int
     left_out: int = 0
-    """Messages that could not be read, or that the queue has no record of."""
+    """Messages that could not be read, or have no record."""
     job: str = "archive"
-    """What the run did: archive, compact or drop; the latter two add no message."""
+    """archive, compact or drop; the latter two add no message."""
 
 
 class RetiredFile(Struct, frozen=True, kw_only=True):
     """A file that is no longer part of the archive, kept for readers of older manifests."""
 
     path: str
-    """The name it had; it is kept below `_retired` under the same."""
+    """Its old path, which it keeps below `_retired`."""
     until: int
-    """When it is deleted (ms since 1970): by the first run after that."""
+    """The first run after this time (ms since 1970) deletes it."""
 
 
 class DropNote(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class DropNote(Struct, frozen=True, kw_only=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """A run into a table format that was begun; whether the table has it must be looked up."""
+    """A started run into a table format; only the table tells whether it was committed."""
 
     run: int
     ends: tuple[QueueEnd, ...]
@@ -142,11 +142,11 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
     version: int = VERSION
     archive: str
-    """A name that no other archive has."""
+    """A unique id."""
     format: str = PARQUET
     run: int = 0
     covers: tuple[str, ...] = ()
-    """Topics, or patterns of topics, that runs were asked for."""
+    """Topics, or patterns of topics, that were archived."""
     queues: tuple[QueueEnd, ...] = ()
     files: tuple[ArchivedFile, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -160,14 +160,14 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return {(end.broker, end.topic, end.queue_id): end for end in self.queues}
 
     def wants(self, topic: str) -> bool:
-        """Tell whether the archive is to have a topic."""
+        """Tell whether the archive covers a topic."""
         return any(wants_topic(pattern, topic) for pattern in self.covers)
 
 
 def wants_topic(pattern: str, topic: str) -> bool:
-    """Tell whether a topic is meant; patterns do not mean the broker's own topics.
+    """Tell whether a pattern matches a topic; only a full name matches a system topic.
 
-    The messages of a light queue are those of other topics: it is never meant.
+    The messages of a light queue are those of other topics: it never matches.
     """
     if is_lmq(topic):
         return False
@@ -178,7 +178,7 @@ def load_manifest(ops: FileOps, directory: Path) -> Manifest | None:
     """Read the manifest of an archive; None if there is none.
 
     Raises:
-        StoreError: it cannot be read, or a later version has written it.
+        StoreError: it cannot be read, or a later version wrote it.
     """
     path = directory / MANIFEST
     data = read_whole(ops, path)
@@ -188,7 +188,7 @@ def load_manifest(ops: FileOps, directory: Path) -> Manifest | None:
         found = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
         raise StoreError(
-            f"{path} is no manifest of an archive ({error}); name the directory that"
+            f"{path} is not a manifest of an archive ({error}); name the directory that"
             " `rocketlake archive` wrote, or restore the file"
         ) from error
     if found.version > VERSION:
@@ -200,9 +200,9 @@ def load_manifest(ops: FileOps, directory: Path) -> Manifest | None:
 
 
 def write_manifest(ops: FileOps, directory: Path, manifest: Manifest, step: str) -> None:
-    """Put a manifest in the place of the old one, at once.
+    """Replace the manifest atomically.
 
-    Durability: when this returns it is on the disk; a crash before leaves the old or the new one.
+    Durability: it is on the disk when this returns; a crash before leaves the old or the new one.
     """
     path = directory / MANIFEST
     fresh = path.with_name(path.name + ".tmp")
@@ -215,10 +215,10 @@ def write_manifest(ops: FileOps, directory: Path, manifest: Manifest, step: str)
 
 
 def archive_path(text: str | os.PathLike[str]) -> Path:
-    """Return the directory that a text means; `file:` may stand before it.
+    """Return the directory of a path, with or without `file:`.
 
     Raises:
-        ConfigError: it is none of this machine's, or nothing is named.
+        ConfigError: it is not on this machine, or empty.
     """
     if not os.fspath(text).strip():
         raise ConfigError("the directory of the archive is not named")
@@ -229,6 +229,6 @@ def partition_path(topic: str, date: str) -> str:
     """Return the directory of a topic's day, spelled as Spark and Hive spell it."""
     name = f"topic={_UNSAFE.sub(lambda found: f'%{ord(found[0]):02X}', topic)}"
     if len(name.encode()) > _NAME_MAX:
-        # A file system has no room for it; the manifest has the whole topic.
+        # Too long for a file name; the manifest has the whole topic.
         name = f"{name[:_KEPT]}~{hashlib.sha256(topic.encode()).hexdigest()[:16]}"
     return f"{name}/date={date}"

@@ -184,7 +184,7 @@ class GroupBook(Book):
         return max(self._forbidden.get(group, {}).get(topic, 0), 0)
 
     def forbid(self, group: str, topic: str, bits: int) -> None:
-        """Set what a group is forbidden to do with a topic; 0 allows all."""
+        """Set what a group is forbidden to do with a topic; 0 allows all. For the broker."""
         with self._lock:
             topics = dict(self._forbidden.get(group, {}))
             if bits > 0:

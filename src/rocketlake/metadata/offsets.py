@@ -250,7 +250,7 @@ class OffsetBook(Book):
             return [one for _, one in found]
 
     def clone(self, source: str, target: str, topic: str) -> bool:
-        """Copy the offsets of a group to another; False if it has none of the topic."""
+        """Copy the offsets of a group to another; False without any. For the broker."""
         with self._lock:
             found = self._offsets.get(join_key(topic, source))
             if found is None:
@@ -268,7 +268,7 @@ class OffsetBook(Book):
         return self._remove_keys([join_key(topic, group) for group in self.groups_of(topic)])
 
     def remove_group(self, group: str) -> int:
-        """Remove all offsets of a group; return of how many topics."""
+        """Remove all offsets of a group; return of how many topics. For the broker."""
         return self._remove_keys([join_key(topic, group) for topic in self.topics_of(group)])
 
     # --- private ---------------------------------------------------------------------------------
