@@ -7,6 +7,7 @@ parts.reader().get(GetRequest(topic="T", queue_id=0, offset=0))
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,9 @@ from rocketlake.model.hashes import tags_code
 from rocketlake.model.message import Message
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import PULL_SIZE_MAX, ColumnsResult, GetRequest, GetResult
+from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 from rocketlake.store.read.raw_reader import RawReader
 from rocketlake.store.read.reader import Reader
 from rocketlake.store.stats.store_stats import StoreStats
@@ -247,15 +250,20 @@ class ReadParts:
         """Let time pass; each message takes another second."""
         self._stored += ms
 
+    @property
+    def _faces(self) -> tuple[CommitLog, ConsumeQueueSet]:
+        """Log and queues as what they stand for: they have the members that readers use."""
+        return cast(CommitLog, self.log), cast(ConsumeQueueSet, self.queues)
+
     def reader(self, *, memory_size: int | None = None, **options: object) -> Reader:
         """Return a reader of it all."""
         chosen = StoreOptions.complete(StoreOptions.choose(None, **options))
-        return Reader(self.log, self.queues, chosen, self.stats, memory_size=memory_size)
+        return Reader(*self._faces, chosen, self.stats, memory_size=memory_size)
 
     def raw_reader(self, *, memory_size: int | None = None, **options: object) -> RawReader:
         """Return a reader that returns bytes."""
         chosen = StoreOptions.complete(StoreOptions.choose(None, **options))
-        return RawReader(self.log, self.queues, chosen, self.stats, memory_size=memory_size)
+        return RawReader(*self._faces, chosen, self.stats, memory_size=memory_size)
 
 
 def ten_messages(root: Path) -> ReadParts:

@@ -1,7 +1,7 @@
 """What a mapped file is told when it is made: its place, and how its family treats its files."""
 
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
@@ -27,13 +27,3 @@ LOG_FILES: Final = FileTraits()
 QUEUE_FILES: Final = FileTraits(is_sparse=True, is_durable=False, keeps_descriptor=False)
 # Why: hundreds of megabytes each, of which few may ever be used, and all can be rebuilt.
 INDEX_FILES: Final = FileTraits(is_sparse=True, is_durable=False)
-
-
-class WriteBuffer(Protocol):
-    """Memory of a file's size that was borrowed to collect what is appended."""
-
-    buffer: memoryview
-
-    def give_back(self) -> None:
-        """Let others borrow it."""
-        ...

@@ -14,11 +14,12 @@ from typing import Final
 from rocketlake import failpoint
 from rocketlake.clock import Clock
 from rocketlake.errors import FileAccessError
-from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
+from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits
 from rocketlake.files.held_resource import HeldResource
 from rocketlake.files.ops import Advice, Buffer, FileOps, MemoryMap, Writer
 from rocketlake.files.shared_writer import SharedWriter
 from rocketlake.files.slice import Slice
+from rocketlake.files.write_buffer_pool import LentBuffer
 
 FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
 _ALLOCATE_STEP: Final = 64 << 10
@@ -69,7 +70,7 @@ class MappedFile(HeldResource):
         self.buffer = _NOTHING
         self._map: MemoryMap | None = None
         self._writers = SharedWriter()
-        self._write_buffer: WriteBuffer | None = None
+        self._write_buffer: LentBuffer | None = None
         self._is_unlinked = False
         self._is_locked = False
         self._owes_zeros = False  # nobody has looked behind `wrote` yet
@@ -79,7 +80,7 @@ class MappedFile(HeldResource):
 
     # --- coming into being -----------------------------------------------------------------------
 
-    def create(self, write_buffer: WriteBuffer | None = None) -> None:
+    def create(self, write_buffer: LentBuffer | None = None) -> None:
         """Make the file on the disk, empty; with a buffer, that is where appends go.
 
         Raises:

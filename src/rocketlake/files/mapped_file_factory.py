@@ -8,9 +8,10 @@ from typing import Protocol
 
 from rocketlake.clock import Clock
 from rocketlake.errors import FlushFailedError, RocketLakeError
-from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits, WriteBuffer
+from rocketlake.files.file_traits import LOG_FILES, FilePlace, FileTraits
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.ops import FileOps
+from rocketlake.files.write_buffer_pool import LentBuffer
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class MappedFileMaker:
         ops: FileOps,
         clock: Clock,
         traits: FileTraits = LOG_FILES,
-        lend: Callable[[], WriteBuffer | None] | None = None,
+        lend: Callable[[], LentBuffer | None] | None = None,
         *,
         kind: type[MappedFile] = MappedFile,
     ) -> None:
@@ -74,7 +75,7 @@ class MappedFileMaker:
         """Take a file that exists, full as far as anybody knows; it is mapped when it is needed."""
         return self._make(place, self._kind)
 
-    def _created(self, place: FilePlace, lent: WriteBuffer | None) -> MappedFile:
+    def _created(self, place: FilePlace, lent: LentBuffer | None) -> MappedFile:
         file = self._make(place, self._kind)
         if type(file) is MappedFile:
             file.create(lent)

@@ -13,6 +13,7 @@ from rocketlake.files.background_service import BackgroundService
 from rocketlake.files.file_traits import FilePlace
 from rocketlake.files.mapped_file import MappedFile
 from rocketlake.files.mapped_file_factory import MappedFileFactory
+from rocketlake.files.write_buffer_pool import WriteBufferPool
 
 log = logging.getLogger(__name__)
 
@@ -20,15 +21,6 @@ WAIT_S: Final = 5.0
 RETRY_S: Final = 0.5
 _DISCARD_AFTER_MS: Final = 1000
 _SLOW_NS: Final = 10_000_000
-
-
-class BufferStock(Protocol):
-    """Who knows how many write buffers are left."""
-
-    @property
-    def available(self) -> int:
-        """How many buffers can be borrowed now."""
-        ...
 
 
 class Hold(Struct, frozen=True):
@@ -81,7 +73,7 @@ class Preallocator(BackgroundService):
         self,
         factory: MappedFileFactory,
         *,
-        stock: BufferStock | None = None,
+        stock: WriteBufferPool | None = None,
         warm_up: WarmUp | None = None,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,

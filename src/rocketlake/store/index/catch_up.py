@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from rocketlake.errors import RocketLakeError
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.format.record import Check, RecordColumns, StopReason, scan
+from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.log.bad_records import size_to_pass
 from rocketlake.store.log.commit_log import CommitLog
 
@@ -25,14 +26,6 @@ _WINDOW: Final = 4 << 20
 _ROWS_MAX: Final = 32_768
 _AT_CLOSE_MAX: Final = 256 << 20  # so much is still done when the store is closed
 _RETRY_S: Final = 1.0
-
-
-class KeySink(Protocol):
-    """Takes the keys of records, in the order of the log (IndexFileSet)."""
-
-    def put(self, columns: RecordColumns) -> None:
-        """Add the entries of records."""
-        ...
 
 
 class Dispatched(Protocol):
@@ -58,7 +51,7 @@ class IndexCatchUp(BackgroundService):
     None there, of all that were dispatched.
     """
 
-    def __init__(self, source: CommitLog, index: KeySink) -> None:
+    def __init__(self, source: CommitLog, index: IndexFileSet) -> None:
         super().__init__("rocketlake-index-catch-up", is_daemon=True)
         self._log = source
         self._index = index

@@ -2,25 +2,18 @@
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.files.background_service import BackgroundService
 from rocketlake.store.put.flush import FlushSchedule
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 
 # Why: after a power cut RocketMQ 5.5 makes units of the last ten files of the log only.
 _ROLLS_MAX: Final = 4
 _REST: Final = 20
-
-
-class Flushable(Protocol):
-    """The queues, to be flushed."""
-
-    def flush(self, least_pages: int) -> bool:
-        """Flush every queue that has enough new pages; tell whether something moved."""
-        ...
 
 
 class Reached(Struct, frozen=True):
@@ -42,7 +35,7 @@ class QueueFlush(BackgroundService):
 
     def __init__(
         self,
-        queues: Flushable,
+        queues: ConsumeQueueSet,
         reached: Callable[[], Reached],
         save: Callable[[Reached], None],
         *,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rocketlake.files.mapped_file import FLUSH_PAGE_SIZE, MappedFile
 from rocketlake.files.slice import Slice
-from rocketlake.format.queue_unit import PREFILL, QueueUnit
+from rocketlake.format.queue_unit import PREFILL, ExtUnit, QueueUnit
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.inventory import QueueBounds
 from rocketlake.store.queue.times import Boundary, TimedLog, TimeLookup
@@ -152,6 +152,11 @@ class UnitQueue(ABC):
     @abstractmethod
     def roll_next(self, queue_offset: int) -> int:
         """Return the first queue offset of the file behind the one that holds an offset."""
+
+    def ext_unit(self, address: int) -> ExtUnit | None:
+        """Return the extension unit at an address; None if there is none there."""
+        _ = address
+        return None
 
     @property
     def mapped_size(self) -> int:

@@ -7,11 +7,11 @@ from rocketlake.format import layout
 from rocketlake.format.record import Check, ReadStop, StoredMessage, read_units
 from rocketlake.model import properties as names
 from rocketlake.store.api import GetRequest, GetStatus
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.queue.queue_set import AnyQueue
 from rocketlake.store.read.rules import Limits, ReadRules
 from rocketlake.store.read.unit_walk import (
     LogPart,
-    ReadLog,
-    ReadQueue,
     Taken,
     Unit,
     UnitWalk,
@@ -27,7 +27,7 @@ class MessageWalk(UnitWalk):
     __slots__ = ("message_filter", "messages")
 
     def __init__(
-        self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int
+        self, log: CommitLog, queue: AnyQueue, rules: ReadRules, request: GetRequest, *, high: int
     ) -> None:
         super().__init__(log, queue, rules, request, high=high)
         self.messages: list[StoredMessage] = []

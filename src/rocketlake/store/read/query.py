@@ -1,10 +1,10 @@
-"""Query: messages by key, by place and by id; times, totals and estimates of queues.
+"""Query: messages by key, by offset and by id; times, totals and estimates of queues.
 
-A hash is not a key: every record that the index names is looked at before it is returned.
+A hash is not a key: every record that the index names is read and checked before it is returned.
 """
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,101 +15,30 @@ from rocketlake.model.ids import OffsetMessageId
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import NO_OFFSET, NO_TIME, QueryResult
 from rocketlake.store.disk.index import KeyQuery, is_indexed
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.log.memory_window import memory_window
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.queue_set import AnyQueue, ConsumeQueueSet
 from rocketlake.store.read.unit_walk import may_match
 
 _INDEX_STEP_MS: Final = 1000  # the index keeps whole seconds, and leaves the rest out
 _UNITS_AT_ONCE: Final = 1024
 
 
-class QueryLog(Protocol):
-    """What looking up needs of the commit log."""
-
-    @property
-    def min_offset(self) -> int:
-        """Where it begins."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """Where what can be read ends."""
-        ...
-
-    def message_at(self, offset: int, size: int | None = None) -> StoredMessage | None:
-        """Return the good record at an offset; None if there is none."""
-        ...
-
-    def store_timestamp_at(self, offset: int) -> int:
-        """Return the store time of the record at an offset; -1 if none begins there."""
-        ...
-
-
-class QueryQueue(Protocol):
-    """What looking up needs of a queue."""
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether its units are batch units."""
-        ...
-
-    @property
-    def min_offset(self) -> int:
-        """The first queue offset."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset behind the last."""
-        ...
-
-    def units(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """Return up to so many units from the one of an offset on; none if there is none."""
-        ...
-
-
-class QueryQueues(Protocol):
-    """Finds queues."""
-
-    def find(self, key: QueueKey) -> QueryQueue | None:
-        """Return a queue; None if there is none."""
-        ...
-
-
-class QueryIndex(Protocol):
-    """What looking up needs of the index."""
-
-    @property
-    def end_timestamp(self) -> int:
-        """Store time of the newest record in the index."""
-        ...
-
-    @property
-    def end_physical_offset(self) -> int:
-        """Physical offset of the newest record in the index."""
-        ...
-
-    def offsets(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
-        """Yield where records with the hash of a key begin, the newest first."""
-        ...
-
-
 class Query:
-    """Looks messages up, other than by reading a queue.
-
-    Thread-safety: any thread.
-    """
+    """Finds messages other than by reading a queue. Thread-safety: any thread."""
 
     def __init__(
         self,
-        log: QueryLog,
-        queues: QueryQueues,
-        index: QueryIndex | None,
+        log: CommitLog,
+        queues: ConsumeQueueSet,
+        index: IndexFileSet | None,
         options: StoreOptions,
         *,
         memory_size: int | None = None,
     ) -> None:
-        """Look up in these; without an index nothing is found by key."""
+        """Without an index nothing is found by key."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -153,7 +82,7 @@ class Query:
         """Return the message that a broker gave this id; its offset decides, not the host in it.
 
         Raises:
-            ValueError: it is no message id.
+            ValueError: the text is not a message id.
         """
         return self._log.message_at(OffsetMessageId.parse(msg_id).physical_offset)
 
@@ -166,14 +95,14 @@ class Query:
         return NO_OFFSET if unit is None else int(unit["physical_offset"][0])
 
     def store_timestamp(self, key: QueueKey, queue_offset: int) -> int:
-        """Return when the message of a queue offset was stored; -1 if nobody knows."""
+        """Return when the message of a queue offset was stored; -1 if that is unknown."""
         physical_offset = self.physical_offset(key, queue_offset)
         return self._log.store_timestamp_at(physical_offset) if physical_offset >= 0 else NO_TIME
 
     def earliest_time(self, key: QueueKey | None = None) -> int:
-        """Return when the first message of a queue, or of the log, was stored; -1 if nobody knows.
+        """Return when the first message still in a queue, or in the log, was stored.
 
-        The first message is the first that is still there.
+        -1 if that is unknown.
         """
         if key is None:
             begin = self._log.min_offset
@@ -189,15 +118,15 @@ class Query:
     # --- where messages are ----------------------------------------------------------------------
 
     def is_on_disk(self, key: QueueKey, queue_offset: int) -> bool:
-        """Tell whether a message is taken to have left memory [checkInDiskByConsumeOffset]."""
+        """Tell whether a message counts as no longer in memory [checkInDiskByConsumeOffset]."""
         physical_offset = self.physical_offset(key, queue_offset)
         return physical_offset >= 0 and self._log.max_offset - physical_offset > self._window
 
     def is_in_memory(self, key: QueueKey, queue_offset: int) -> bool:
-        """Tell whether a message, and all behind it, is taken to be in memory.
+        """Tell whether a message and all after it count as being in memory.
 
-        [checkInMemByConsumeOffset], which asks the system about pages; this goes by the distance
-        from the end of the log.
+        [checkInMemByConsumeOffset] asks the system about pages; here the distance from the end of
+        the log decides.
         """
         physical_offset = self.physical_offset(key, queue_offset)
         if not max(self._log.min_offset, 0) <= physical_offset < self._log.max_offset:
@@ -214,9 +143,9 @@ class Query:
     def estimate_message_count(
         self, key: QueueKey, begin: int, end: int, message_filter: MessageFilter | None = None
     ) -> int:
-        """Return about how many messages between two queue offsets a filter lets pass.
+        """Return about how many messages between two queue offsets pass a filter.
 
-        It is judged by the queue's units alone. When there are many, the first ones stand for all.
+        Only the queue's units are examined, and of many only the first.
         """
         begin = max(begin, 0)
         if begin >= end:
@@ -231,7 +160,7 @@ class Query:
             begin, end = queue.min_offset, queue.min_offset + end - begin
         return self._estimate(queue, begin, end, message_filter)
 
-    def _estimate(self, queue: QueryQueue, begin: int, end: int, wanted: MessageFilter) -> int:
+    def _estimate(self, queue: AnyQueue, begin: int, end: int, wanted: MessageFilter) -> int:
         # Compat: as ConsumeQueue#estimateMessageCount and BatchConsumeQueue#estimateMessageCount:
         # units are counted for the limits, messages for the answer.
         units = hits = seen = matching = 0
@@ -245,7 +174,7 @@ class Query:
                 return matching * (end - begin) // seen
         return matching if units else end - begin
 
-    def _codes(self, queue: QueryQueue, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    def _codes(self, queue: AnyQueue, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield tags code and number of messages of each unit in a range."""
         offset, end = begin, min(end, queue.max_offset)
         while offset < end:

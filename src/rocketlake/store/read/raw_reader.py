@@ -26,11 +26,13 @@ from rocketlake.format import layout
 from rocketlake.format.record import Check, ReadStop, read_ranges
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import CorruptUnit, GetRequest, GetStatus, Gone
+from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.queue_set import AnyQueue, ConsumeQueueSet
 from rocketlake.store.read.message_walk import MessageWalk
-from rocketlake.store.read.reader import QueueReader, ReadQueues
+from rocketlake.store.read.reader import QueueReader
 from rocketlake.store.read.rules import Limits, ReadRules
-from rocketlake.store.read.unit_walk import LogPart, ReadLog, ReadQueue, Taken, find_one_file
+from rocketlake.store.read.unit_walk import LogPart, Taken, find_one_file
 from rocketlake.store.stats.store_stats import StoreStats
 
 _HEADS: Final = int(Check.HEAD_ONLY)
@@ -102,15 +104,15 @@ class RawReader(QueueReader):
 
     def __init__(
         self,
-        log: ReadLog,
-        queues: ReadQueues,
+        log: CommitLog,
+        queues: ConsumeQueueSet,
         options: StoreOptions,
         stats: StoreStats,
         *,
         memory_size: int | None = None,
     ) -> None:
         super().__init__(log, queues, options, stats, memory_size=memory_size)
-        self._places: dict[ReadQueue, _Place] = {}
+        self._places: dict[AnyQueue, _Place] = {}
 
     def read(self, request: GetRequest, message_filter: MessageFilter | None = None) -> RawRecords:
         """Return records of a queue from an offset on, and where to go on."""
@@ -134,7 +136,7 @@ class RawReader(QueueReader):
     # --- the usual read --------------------------------------------------------------------------
 
     def _read_straight(
-        self, queue: ReadQueue, request: GetRequest, message_filter: MessageFilter | None
+        self, queue: AnyQueue, request: GetRequest, message_filter: MessageFilter | None
     ) -> RawRecords | None:
         """Read on in the files of the last read; None if it takes more than one of each.
 
@@ -186,7 +188,7 @@ class RawReader(QueueReader):
         return RawRecords(_FOUND, views, count, size, next_offset, low, high)
 
     def _read_elsewhere(
-        self, queue: ReadQueue, request: GetRequest, message_filter: MessageFilter | None
+        self, queue: AnyQueue, request: GetRequest, message_filter: MessageFilter | None
     ) -> RawRecords | None:
         """Read as `_read_straight` does, in other files than the last read of the queue."""
         if queue.is_batch or not queue.min_offset <= request.offset < queue.max_offset:
@@ -206,7 +208,7 @@ class RawReader(QueueReader):
     # --- any read --------------------------------------------------------------------------------
 
     def _walk(
-        self, queue: ReadQueue, request: GetRequest, message_filter: MessageFilter | None
+        self, queue: AnyQueue, request: GetRequest, message_filter: MessageFilter | None
     ) -> RawRecords:
         low, high = queue.min_offset, queue.max_offset
         if not low <= request.offset < high:
@@ -236,7 +238,7 @@ class _RawWalk(MessageWalk):
     __slots__ = ("views",)
 
     def __init__(
-        self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int
+        self, log: CommitLog, queue: AnyQueue, rules: ReadRules, request: GetRequest, *, high: int
     ) -> None:
         super().__init__(log, queue, rules, request, high=high)
         self.views: list[memoryview] = []

@@ -10,7 +10,7 @@
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,13 +29,13 @@ from rocketlake.format.record import (
 )
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.api import ColumnsResult, GetRequest, GetResult, GetStatus
+from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.options import StoreOptions
+from rocketlake.store.queue.queue_set import AnyQueue, ConsumeQueueSet
 from rocketlake.store.read.message_walk import MessageWalk
 from rocketlake.store.read.rules import NO_LIMIT, Limits, ReadRules, is_usual
 from rocketlake.store.read.unit_walk import (
     LogPart,
-    ReadLog,
-    ReadQueue,
     Taken,
     Unit,
     UnitWalk,
@@ -56,21 +56,13 @@ _StraightRead: TypeAlias = Callable[
 _NO_COLUMNS: Final = RecordColumns(b"", np.empty(0, ROW_DTYPE))
 
 
-class ReadQueues(Protocol):
-    """Finds queues."""
-
-    def find(self, key: QueueKey) -> ReadQueue | None:
-        """Return a queue; None if there is none."""
-        ...
-
-
 class QueueReader:
     """What readers of queues share: where they read, and the rules that they follow."""
 
     def __init__(
         self,
-        log: ReadLog,
-        queues: ReadQueues,
+        log: CommitLog,
+        queues: ConsumeQueueSet,
         options: StoreOptions,
         stats: StoreStats,
         *,
@@ -143,7 +135,7 @@ class Reader(QueueReader):
     # --- the usual read --------------------------------------------------------------------------
 
     def _try_straight(
-        self, queue: ReadQueue, request: GetRequest, wanted: MessageFilter | None
+        self, queue: AnyQueue, request: GetRequest, wanted: MessageFilter | None
     ) -> tuple[GetResult, int] | None:
         if wanted is None:
             return self._straight(queue, request, _read_messages)
@@ -155,7 +147,7 @@ class Reader(QueueReader):
         )
 
     def _straight(
-        self, queue: ReadQueue, request: GetRequest, read: _StraightRead[_Result]
+        self, queue: AnyQueue, request: GetRequest, read: _StraightRead[_Result]
     ) -> tuple[_Result, int] | None:
         """Read what one queue file and one log file have; None if it takes more than that.
 
@@ -177,7 +169,7 @@ class Reader(QueueReader):
     # --- any read --------------------------------------------------------------------------------
 
     def _get(
-        self, queue: ReadQueue, request: GetRequest, message_filter: MessageFilter | None
+        self, queue: AnyQueue, request: GetRequest, message_filter: MessageFilter | None
     ) -> tuple[GetResult, int]:
         low, high = queue.min_offset, queue.max_offset
         if not low <= request.offset < high:
@@ -202,7 +194,7 @@ class Reader(QueueReader):
         )
         return result, walk.count
 
-    def _columns(self, queue: ReadQueue, request: GetRequest) -> tuple[ColumnsResult, int]:
+    def _columns(self, queue: AnyQueue, request: GetRequest) -> tuple[ColumnsResult, int]:
         low, high = queue.min_offset, queue.max_offset
         if not low <= request.offset < high:
             status, next_offset = self._rules.refuse(request.offset, low, high)
@@ -314,7 +306,7 @@ class _ColumnsWalk(UnitWalk):
     goes_on: ClassVar[bool] = False
 
     def __init__(
-        self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int
+        self, log: CommitLog, queue: AnyQueue, rules: ReadRules, request: GetRequest, *, high: int
     ) -> None:
         super().__init__(log, queue, rules, request, high=high)
         self.columns = _NO_COLUMNS

@@ -1,22 +1,23 @@
 """One read of a queue: from its units to the records they point to, file by file.
 
-A walk knows when it is full, what is missing and what is damaged; what becomes of good records is
-left to `store.reader`.
+A walk knows when it is full, what is missing and what is damaged; its subclasses take the good
+records.
 """
 
 from abc import ABC, abstractmethod
 from struct import Struct as Layout
-from typing import ClassVar, Final, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Final, NamedTuple
 
 from rocketlake.errors import FileAccessError
 from rocketlake.files.mapped_file import MappedFile
-from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.slice import Slice
 from rocketlake.filters.message_filter import MessageFilter
 from rocketlake.format import layout
-from rocketlake.format.queue_unit import ExtUnit, is_ext_address
+from rocketlake.format.queue_unit import is_ext_address
 from rocketlake.format.record import ReadStop, reason_text
 from rocketlake.store.api import CorruptUnit, GetRequest, GetStatus, Gone
+from rocketlake.store.log.commit_log import CommitLog
+from rocketlake.store.queue.queue_set import AnyQueue
 from rocketlake.store.read.rules import Limits, ReadRules
 
 _UNIT: Final = Layout(">qiq")  # physical_offset, size, tags_code
@@ -26,66 +27,11 @@ _OFFSET: Final = Layout(">q")
 _FILES_MAX: Final = 1 << 30
 
 
-class ReadLog(Protocol):
-    """What reading needs of the commit log."""
-
-    @property
-    def files(self) -> MappedFileQueue:
-        """Its files."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """Where what can be read ends."""
-        ...
-
-
-class ReadQueue(Protocol):
-    """What reading needs of a queue, plain or batch."""
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether its units are batch units."""
-        ...
-
-    @property
-    def min_offset(self) -> int:
-        """The first queue offset."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset behind the last."""
-        ...
-
-    @property
-    def files(self) -> MappedFileQueue:
-        """Its files; in a plain queue a unit lies at its number times its size."""
-        ...
-
-    def slice(self, queue_offset: int) -> Slice | None:
-        """Return the units from the one of an offset on to the end of its file."""
-        ...
-
-    def roll_next(self, queue_offset: int) -> int:
-        """Return the first queue offset of the next file."""
-        ...
-
-
-@runtime_checkable
-class ExtendedQueue(Protocol):
-    """A queue that may have extension units."""
-
-    def ext_unit(self, address: int) -> ExtUnit | None:
-        """Return the extension unit at an address; None if none lies there."""
-        ...
-
-
-def may_match(queue: object, tags_code: int, wanted: MessageFilter) -> bool:
-    """Ask a filter about a unit of a queue, and show it the extension unit if there is one."""
+def may_match(queue: AnyQueue, tags_code: int, wanted: MessageFilter) -> bool:
+    """Apply a filter to a unit of a queue, with its extension unit if it has one."""
     if not is_ext_address(tags_code):
         return wanted.may_match(tags_code, None)
-    bits = queue.ext_unit(tags_code) if isinstance(queue, ExtendedQueue) else None
+    bits = queue.ext_unit(tags_code)
     return wanted.may_match(None if bits is None else bits.tags_code, bits)
 
 
@@ -107,7 +53,7 @@ class OneFile(NamedTuple):
     file: MappedFile
 
 
-def find_one_file(log: ReadLog, queue: ReadQueue, offset: int, window: int) -> OneFile | None:
+def find_one_file(log: CommitLog, queue: AnyQueue, offset: int, window: int) -> OneFile | None:
     """Find what most reads need: one file of a plain queue and one of the log, in memory.
 
     None if the log's file may not be in memory, or a file is going away.
@@ -162,7 +108,7 @@ class UnitWalk(ABC):
     )  # fmt: skip
 
     def __init__(
-        self, log: ReadLog, queue: ReadQueue, rules: ReadRules, request: GetRequest, *, high: int
+        self, log: CommitLog, queue: AnyQueue, rules: ReadRules, request: GetRequest, *, high: int
     ) -> None:
         """Begin at the offset asked for, which the queue has; `high` is its end."""
         self.status = GetStatus.NO_MATCHED_MESSAGE
