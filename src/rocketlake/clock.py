@@ -1,4 +1,4 @@
-"""The time, as a thing that is passed in; the only caller of time.time()."""
+"""The time, passed in as an argument; the only caller of time.time()."""
 
 import time
 from typing import Protocol
@@ -12,11 +12,15 @@ class Clock(Protocol):
         ...
 
     def now_ns(self) -> int:
-        """Return Unix nanoseconds: the same time, for who asks very often."""
+        """Return Unix nanoseconds: the same time, cheaper to ask for."""
         ...
 
     def monotonic_s(self) -> float:
         """Return seconds that never run backwards, for waiting."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
         ...
 
 
@@ -32,3 +36,7 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Return seconds that never run backwards, for waiting."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        time.sleep(seconds)

@@ -20,6 +20,10 @@ class ManualClock:
         """Return seconds since an unknown moment."""
         return 1000.0 + self._passed_ms / 1000
 
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass."""
+        self.advance_ms(round(seconds * 1000))
+
     def advance_ms(self, count: int) -> None:
         """Let time pass."""
         self._passed_ms += count

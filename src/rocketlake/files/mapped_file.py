@@ -8,7 +8,6 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from time import sleep
 from typing import Final
 
 from rocketlake import failpoint
@@ -316,11 +315,11 @@ class MappedFile(HeldResource):
         self._owes_zeros = True
 
     def retire(self, timeout_s: float) -> None:
-        """Wait until the file has no holders any more, but not for ever, and let it go."""
+        """Close the file when it has no holders any more, or after a timeout."""
         for _ in range(round(timeout_s / _LOOK_S)):
             if self.shutdown(_NEVER_MS):
                 return
-            sleep(_LOOK_S)
+            self._clock.sleep(_LOOK_S)
         self.shutdown(0)
 
     # --- reading ---------------------------------------------------------------------------------

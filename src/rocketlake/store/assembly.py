@@ -273,7 +273,7 @@ def _make_flusher(
         checkpoint.physical_timestamp = timestamp
 
     if options.flush_disk_type is FlushMode.SYNC_FLUSH:
-        return GroupCommit(files, poison, note_flush)
+        return GroupCommit(files, poison, note_flush, base.clock)
     schedule = FlushSchedule.of_ms(
         options.flush_interval_commit_log,
         options.flush_commit_log_thorough_interval,
@@ -311,7 +311,7 @@ def _make_builder(base: Base, queues: ConsumeQueueSet, deleted: DeletedTopicsFil
 
 def _make_dispatcher(base: Base, parts: DispatchParts, external: ExternalDispatch) -> Dispatcher:
     if base.is_external:
-        return ExternalDispatchNotifier(structs.replace(parts, index=None), external)
+        return ExternalDispatchNotifier(structs.replace(parts, index=None), external, base.clock)
     is_synced = base.options.flush_disk_type is FlushMode.SYNC_FLUSH
     return Dispatcher(parts, is_synced=is_synced)
 

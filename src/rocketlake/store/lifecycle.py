@@ -153,7 +153,7 @@ class StoreLife:
         # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
         timeout_s = _JOB_TIMEOUT_S if is_external and external.job is not None else 0.0
         if timeout_s:
-            acquire_within(self._lock, timeout_s, "")
+            acquire_within(self._lock, timeout_s, "", self._base.clock)
         else:
             self._lock.acquire()
         if not is_external and not external.exists:
@@ -161,7 +161,7 @@ class StoreLife:
         try:
             self._dispatch_lock = external.dispatch_lock()
             timeout_s = _JOB_TIMEOUT_S if is_external else 0.0
-            acquire_within(self._dispatch_lock, timeout_s, _JOB_WAY_OUT)
+            acquire_within(self._dispatch_lock, timeout_s, _JOB_WAY_OUT, self._base.clock)
             external.remove_note()
         except BaseException:
             self._dispatch_lock = None

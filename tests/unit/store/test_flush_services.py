@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from rocketlake.clock import SystemClock
 from rocketlake.errors import FlushFailedError, StorePoisonedError
 from rocketlake.store.api import PutStatus
 from rocketlake.store.put.flush import (
@@ -57,7 +58,7 @@ class FakeFiles:
 class TestGroupCommit:
     def test_one_flush_serves_all_that_wait(self):
         files = FakeFiles(wrote=300)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         waits = [BlockedPut(end) for end in (100, 200, 300)]
         for wait in waits:
             commit.ask(wait)
@@ -67,7 +68,7 @@ class TestGroupCommit:
 
     def test_record_in_the_next_file_needs_both_flushed(self):
         files = FakeFiles(wrote=300, file_ends=[100, 200])
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         wait = BlockedPut(300)
         commit.ask(wait)
         commit.run_once()
@@ -76,7 +77,7 @@ class TestGroupCommit:
 
     def test_flush_that_covers_too_little_is_a_timeout(self):
         files = FakeFiles(wrote=100)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         wait = BlockedPut(101)
         commit.ask(wait)
         commit.run_once()
@@ -84,13 +85,13 @@ class TestGroupCommit:
 
     def test_store_time_that_is_covered_is_told(self):
         told = []
-        commit = GroupCommit(FakeFiles(wrote=7), Poison(), told.append)
+        commit = GroupCommit(FakeFiles(wrote=7), Poison(), told.append, SystemClock())
         commit.run_once()
         assert told == [7]
 
     def test_thread_answers_who_waits(self):
         files = FakeFiles(wrote=10)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         commit.start()
         try:
             for _ in range(20):
@@ -105,7 +106,7 @@ class TestGroupCommit:
         files = FakeFiles(wrote=10)
         files.error = FlushFailedError("log", "EIO")
         poison = Poison()
-        commit = GroupCommit(files, poison, lambda _: None)
+        commit = GroupCommit(files, poison, lambda _: None, SystemClock())
         wait = BlockedPut(10)
         commit.ask(wait)
         commit.run_once()
@@ -121,7 +122,7 @@ class TestGroupCommit:
 
     def test_poison_that_comes_later_leaves_what_was_flushed_good(self):
         files = FakeFiles(wrote=10)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         commit.run_once()
         files.error = FlushFailedError("log", "EIO")
         files.wrote_where = 20
@@ -134,7 +135,7 @@ class TestGroupCommit:
 
     def test_close_answers_everybody(self):
         files = FakeFiles(wrote=10)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         waits = [BlockedPut(10), BlockedPut(99)]
         for wait in waits:
             commit.ask(wait)
@@ -149,7 +150,7 @@ class TestGroupCommit:
 
     def test_write_buffers_are_committed_before_the_flush(self):
         files = FakeFiles(wrote=10)
-        commit = GroupCommit(files, Poison(), lambda _: None)
+        commit = GroupCommit(files, Poison(), lambda _: None, SystemClock())
         commit.flush_all()
         assert files.calls[0] == ("commit", 0)
         assert files.flushed_where == 10

@@ -1,8 +1,8 @@
 """ExternalDispatchNotifier: arrivals of a store whose queues and index a job writes."""
 
-import time
 from typing import Final
 
+from rocketlake.clock import Clock
 from rocketlake.store.dispatch.arrivals import Arrivals
 from rocketlake.store.dispatch.dispatcher import Dispatcher, DispatchParts
 from rocketlake.store.dispatch.external_files import ExternalDispatch
@@ -19,8 +19,9 @@ class ExternalDispatchNotifier(Dispatcher):
     `dispatched_where` is how far listeners know the log; `reach` how far the job has come.
     """
 
-    def __init__(self, parts: DispatchParts, external: ExternalDispatch) -> None:
+    def __init__(self, parts: DispatchParts, external: ExternalDispatch, clock: Clock) -> None:
         super().__init__(parts)
+        self._clock = clock
         self.is_external = True
         self._external = external
 
@@ -44,9 +45,11 @@ class ExternalDispatchNotifier(Dispatcher):
     def run_last(self) -> None:
         """Notify a last time, and wait a while for a job to dispatch the rest."""
         self.run_once()
-        end_s = time.monotonic() + _LAST_S
-        while self.owed_bytes and self._external.job is not None and time.monotonic() < end_s:
-            time.sleep(_LOOK_S)
+        end_s = self._clock.monotonic_s() + _LAST_S
+        while self.owed_bytes and self._external.job is not None:
+            if self._clock.monotonic_s() >= end_s:
+                return
+            self._clock.sleep(_LOOK_S)
 
     def _dispatch(self, records: Records) -> None:
         columns = records.columns

@@ -14,13 +14,13 @@ Below `<store>/dispatch`:
 A note is written whole and renamed: a reader never sees half of one.
 """
 
-import time
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
+from rocketlake.clock import Clock
 from rocketlake.errors import StoreError, StoreLockedError
 from rocketlake.files.ops import FileOps, Writer
 from rocketlake.files.posix_locks import UNKNOWN_PROCESS
@@ -201,21 +201,21 @@ class ExternalDispatch:
         replace_whole(self._ops, self.path / name, msgspec.json.encode(note) + b"\n")
 
 
-def acquire_within(lock: StoreLock, seconds: float, way_out: str) -> None:
+def acquire_within(lock: StoreLock, seconds: float, way_out: str, clock: Clock) -> None:
     """Take a lock, waiting for it if necessary.
 
     Raises:
         StoreLockedError: it is held all the time; `way_out` says what can be done.
     """
-    end_s = time.monotonic() + seconds
+    end_s = clock.monotonic_s() + seconds
     while True:
         try:
             lock.acquire()
         except StoreLockedError as error:
-            if time.monotonic() >= end_s:
+            if clock.monotonic_s() >= end_s:
                 raise StoreLockedError(
                     error.path, error.holder, is_own=error.is_own, way_out=way_out
                 ) from error
-            time.sleep(_WAIT_S)
+            clock.sleep(_WAIT_S)
         else:
             return

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic, perf_counter_ns, sleep
+from time import perf_counter_ns, sleep
 from typing import Final, Self
 
 from msgspec import Struct
@@ -227,8 +227,10 @@ class GroupCommit(_Flusher):
         files: MappedFileQueue,
         poison: Poison,
         note_flush: Callable[[int], None],
+        clock: Clock,
     ) -> None:
         super().__init__("rocketlake-group-commit", files, poison, note_flush)
+        self._clock = clock
         self._waiting: deque[FlushWait] = deque()
         self._turn = threading.Lock()
         self._is_slow = False
@@ -275,11 +277,11 @@ class GroupCommit(_Flusher):
 
     def _flush_for_waiting(self, end_offset: int) -> float:
         """Flush up to an offset and for all waiting puts; return the seconds it took."""
-        begin_s = monotonic()
+        begin_s = self._clock.monotonic_s()
         if self._poison.error is None:
             waiting = max((wait.end_offset for wait in tuple(self._waiting)), default=0)
             self._flush_to(max(end_offset, waiting))
-        elapsed_s = monotonic() - begin_s
+        elapsed_s = self._clock.monotonic_s() - begin_s
         self._is_slow = elapsed_s > _SLOW_S
         return elapsed_s
 

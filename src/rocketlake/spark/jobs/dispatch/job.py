@@ -161,7 +161,7 @@ class DispatchJob:
         with OfflineStore(self._root, ops=self._ops) as view:
             refuse_rocksdb(view.directory)  # Order: before there is a lock file
         lock = self._external.job_lock()
-        acquire_within(lock, 0.0, _JOB_WAY_OUT)
+        acquire_within(lock, 0.0, _JOB_WAY_OUT, self._clock)
         try:
             while True:
                 self._round()

@@ -72,7 +72,7 @@ class LiveDispatch:
         dirs = () if paths is None else (*paths.writable, *paths.read_only)
         self._directory = StoreDir(ops, root, tuple(path for path in dirs if ops.stat(path)))
         self._lock = external.dispatch_lock()
-        acquire_within(self._lock, _LOCK_TIMEOUT_S, _WAY_OUT)
+        acquire_within(self._lock, _LOCK_TIMEOUT_S, _WAY_OUT, clock)
         try:
             self._progress = external.progress()
             self._checkpoint = _IndexTimes(self._known_index_timestamp())
