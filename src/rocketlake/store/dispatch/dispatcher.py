@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter, sleep
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -27,6 +27,8 @@ from rocketlake.store.dispatch.arrivals import Arrivals, tell_all
 from rocketlake.store.dispatch.early_parse import ParsedEarly, parse_early
 from rocketlake.store.dispatch.placement import Placement, Records
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
+from rocketlake.store.index.catch_up import IndexCatchUp
+from rocketlake.store.index.file_set import IndexFileSet
 from rocketlake.store.log.bad_records import size_to_pass
 from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, DispatchSlice
@@ -62,14 +64,6 @@ _INDEX_TRIES_MAX: Final = 3
 _WINDOW: Final = 16 << 20
 
 
-class IndexSink(Protocol):
-    """Takes the keys of records."""
-
-    def put(self, columns: RecordColumns) -> None:
-        """Add the entries of records."""
-        ...
-
-
 def _count_puts(stats: StoreStats, placement: Placement) -> None:
     """Count records that came from a primary as puts of their topics."""
     # Compat: as ReputMessageService#doReput on a slave.
@@ -99,7 +93,7 @@ class DispatchParts(Struct, frozen=True):
 
     log: CommitLog
     builder: UnitBuilder
-    index: IndexSink | None
+    index: IndexFileSet | IndexCatchUp | None
     flags: RunningFlags
     role: Role
     stats: StoreStats
@@ -467,7 +461,7 @@ class Dispatcher(BackgroundService):
         if self.listeners and self._role.tells_arrivals:
             self._tell(Arrivals(placement, ends, dispatched.bitmaps))
 
-    def _put_keys(self, index: IndexSink, columns: RecordColumns) -> None:
+    def _put_keys(self, index: IndexFileSet | IndexCatchUp, columns: RecordColumns) -> None:
         try:
             index.put(columns)
         except RocketLakeError:

@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from rocketlake.model.queues import QueueKey
 from rocketlake.model.topics import is_lmq, is_system_topic
 from rocketlake.store.deleted_topics import NO_TOPICS, DeletedTopics
 from rocketlake.store.dispatch.placement import PlacementRules, Records, UnitBlock, place
+from rocketlake.store.queue.queue_set import AnyQueue
 
 Int64s = npt.NDArray[np.int64]
 
@@ -24,26 +25,12 @@ _QUEUES_MAX: Final = 65_536  # queues of a topic with higher numbers are looked 
 _ALL: Final = (1 << 63) - 1
 
 
-class QueueEnd(Protocol):
-    """Where a queue ends."""
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset of the next message."""
-        ...
-
-    @property
-    def max_physical_offset(self) -> int:
-        """The end of the last record that the queue holds; -1 if it holds none."""
-        ...
-
-
 class UnheldRecords:
     """Takes the records of a walk, in order, and remembers what queues lack of them."""
 
     def __init__(
         self,
-        queues: Iterable[tuple[QueueKey, QueueEnd]],
+        queues: Iterable[tuple[QueueKey, AnyQueue]],
         has_topic: Callable[[str], bool],
         *,
         has_light_queues: bool = False,
@@ -130,7 +117,7 @@ class UnheldRecords:
         return held
 
 
-def _limits_by_topic(queues: dict[QueueKey, QueueEnd]) -> dict[str, Int64s]:
+def _limits_by_topic(queues: dict[QueueKey, AnyQueue]) -> dict[str, Int64s]:
     """Return for each topic how far its queues reach, by their numbers."""
     numbers: dict[str, dict[int, int]] = {}
     for key, queue in queues.items():

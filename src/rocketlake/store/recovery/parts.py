@@ -1,98 +1,19 @@
 """What recovery works on, and what it reports."""
 
-from collections.abc import Callable, Container, Iterable
-from typing import Protocol
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from rocketlake.clock import Clock
 from rocketlake.files.mapped_file_queue import MappedFileQueue
 from rocketlake.files.store_dir import StoreDir
-from rocketlake.format.queue_unit import QueueUnit
 from rocketlake.model.queues import QueueKey
 from rocketlake.store.checkpoint import StoreCheckpoint
-from rocketlake.store.deleted_topics import DeletedTopics, DeletedTopicsFile
-from rocketlake.store.inventory import InventoriedQueues, InventoryFile
+from rocketlake.store.deleted_topics import DeletedTopicsFile
+from rocketlake.store.index.file_set import IndexFileSet
+from rocketlake.store.inventory import InventoryFile
 from rocketlake.store.options import StoreOptions
-from rocketlake.store.recovery.missing_records import QueueEnd
-
-
-class Queues(InventoriedQueues, Protocol):
-    """All consume queues of a store (ConsumeQueueSet)."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """The end of the last record that any queue holds; -1 if none does."""
-        ...
-
-    def recover(self, workers: int = 1, *, is_clean: bool = False) -> int:
-        """Find the end of each queue; return the end of the last record that any holds."""
-        ...
-
-    def items(self) -> Iterable[tuple[QueueKey, QueueEnd]]:
-        """Return all queues by their keys."""
-        ...
-
-    def truncate(self, log_offset: int) -> None:
-        """Drop the units that point to an offset or behind it."""
-        ...
-
-    def first_units(self) -> Iterable[tuple[QueueKey, int, QueueUnit]]:
-        """Yield the first unit of each plain queue, with its number; it may be anything."""
-        ...
-
-    def distrust(self, log_offset: int, firsts: Container[QueueKey]) -> None:
-        """Drop all units but those up to the first one that points to an offset or behind it.
-
-        The first units of the queues `firsts` stay: the log vouches for them.
-        """
-        ...
-
-    def correct_min(self, log_min: int) -> None:
-        """Find the first message of each queue that the log still holds."""
-        ...
-
-    def flush(self, least_pages: int) -> bool:
-        """Have units on the disk where enough are new, all with 0."""
-        ...
-
-    def drop_earlier(self, deleted: DeletedTopics) -> list[QueueKey]:
-        """Remove queues of an earlier life of their topic, which a deletion left; return which."""
-        ...
-
-    def fill_gap(self, key: QueueKey, number: int, physical_offset: int) -> None:
-        """Let a queue that ends before a hole in the log go on with a queue offset behind it."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove all queues; new ones can be made."""
-        ...
-
-
-class Index(Protocol):
-    """All index files of a store (IndexFileSet)."""
-
-    @property
-    def end_physical_offset(self) -> int:
-        """Where the last record begins that the index has a key of."""
-        ...
-
-    @property
-    def rebuild_from(self) -> int | None:
-        """From where on keys may be lacking; None: all are there, as far as the files tell."""
-        ...
-
-    def truncate(self, log_offset: int) -> None:
-        """Drop what points to an offset or behind it; what goes beside that is to be rebuilt."""
-        ...
-
-    def flush(self) -> None:
-        """Have all entries on the disk."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove all files; new ones can be made."""
-        ...
+from rocketlake.store.queue.queue_set import ConsumeQueueSet
 
 
 class RecoveryParts(Struct, frozen=True, kw_only=True):
@@ -101,8 +22,8 @@ class RecoveryParts(Struct, frozen=True, kw_only=True):
     directory: StoreDir
     options: StoreOptions
     log_files: MappedFileQueue
-    queues: Queues
-    index: Index | None
+    queues: ConsumeQueueSet
+    index: IndexFileSet | None
     checkpoint: StoreCheckpoint
     dispatch_range: Callable[[int, int], int]
     """Brings the records of a range to queues and index, and returns where it stopped."""
