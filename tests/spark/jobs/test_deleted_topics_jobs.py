@@ -3,11 +3,11 @@
 import shutil
 
 import pytest
+from local_runner import LocalRunner
 
 import rocketlake
 from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
-from rocketlake.spark.jobs.dispatch.run import HereRunner
 from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
 from rocketlake.store.offline import OfflineStore
 from support.manual_clock import ManualClock
@@ -31,13 +31,13 @@ def root(tmp_path):
 def rebuild(root):
     with OfflineStore(root) as store:
         plan = plan_rebuild(store, part_bytes=300)
-    run_rebuild(HereRunner(), plan, clock=ManualClock())
+    run_rebuild(LocalRunner(), plan, clock=ManualClock())
 
 
 def dispatch(root):
     (root / "abort").touch()
     (root / "checkpoint").unlink()
-    DispatchJob(HereRunner(), root, part_bytes=300).run()
+    DispatchJob(LocalRunner(), root, part_bytes=300).run()
 
 
 @pytest.mark.parametrize("job", [rebuild, dispatch])

@@ -5,13 +5,13 @@ import sys
 import textwrap
 
 import pytest
+from local_runner import LocalRunner
 
 import rocketlake
 from rocketlake.errors import ConfigError, StoreError, StoreLockedError, StoreNotFoundError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
-from rocketlake.spark.jobs.dispatch.run import HereRunner
 from rocketlake.store.dispatch.external_files import ExternalDispatch
 from support.store_bytes import queue_bytes
 
@@ -37,7 +37,7 @@ def used_bytes(root):
 
 
 def job(root, **options):
-    return DispatchJob(HereRunner(), root, **options)
+    return DispatchJob(LocalRunner(), root, **options)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_job_follows_as_long_as_it_runs(writer):
     following = job(writer.root)
     rounds = []
 
-    class Runner(HereRunner):
+    class Runner(LocalRunner):
         def run(self, shape, parts, rules):
             yield from super().run(shape, parts, rules)
             rounds.append(shape.end)

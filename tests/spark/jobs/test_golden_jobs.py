@@ -17,10 +17,10 @@ from golden_jobs import (
     units_from,
     without_queues,
 )
+from local_runner import LocalRunner
 
 import rocketlake
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
-from rocketlake.spark.jobs.dispatch.run import HereRunner
 from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
 from rocketlake.store.offline import OfflineStore
 from support.golden import Golden, GoldenStores, case_names
@@ -76,7 +76,7 @@ def test_rebuild_gives_what_rocketmq_wrote(name, tmp_path):
     with OfflineStore(golden.root, options=read_options(golden)) as store:
         lost = index_shape(golden) if name.endswith("-noqueue") else None
         plan = plan_rebuild(store, part_bytes=PART_BYTES, shape_of_index=lost)
-    report = run_rebuild(HereRunner(), plan, clock=ManualClock())
+    report = run_rebuild(LocalRunner(), plan, clock=ManualClock())
     assert report.records > 0
     assert report.parts > 1
     assert_same(golden, tmp_path)
@@ -85,7 +85,7 @@ def test_rebuild_gives_what_rocketmq_wrote(name, tmp_path):
 @pytest.mark.parametrize("name", case_names())
 def test_dispatch_gives_what_rocketmq_wrote(name, tmp_path):
     golden = without_queues(name, tmp_path)
-    job = DispatchJob(HereRunner(), golden.root, store_options(golden), part_bytes=PART_BYTES)
+    job = DispatchJob(LocalRunner(), golden.root, store_options(golden), part_bytes=PART_BYTES)
     report = job.run()
     assert report.records > 0
     assert_same(golden, tmp_path)

@@ -6,13 +6,13 @@ import sys
 import textwrap
 
 import pytest
+from local_runner import LocalRunner
 
 import rocketlake
 from rocketlake import failpoint
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.model.message import Message
 from rocketlake.spark.jobs.dispatch.job import DispatchJob
-from rocketlake.spark.jobs.dispatch.run import HereRunner
 from rocketlake.spark.jobs.rebuild import plan_rebuild, run_rebuild
 from rocketlake.store.dispatch.external_files import ExternalDispatch
 from rocketlake.store.offline import OfflineStore
@@ -69,13 +69,13 @@ def end():
 
 
 def dispatch(root):
-    return DispatchJob(HereRunner(), root, part_bytes=3000, options=SIZES).run()
+    return DispatchJob(LocalRunner(), root, part_bytes=3000, options=SIZES).run()
 
 
 def rebuild(root):
     with OfflineStore(root) as store:
         plan = plan_rebuild(store, part_bytes=3000)
-    return run_rebuild(HereRunner(), plan, clock=ManualClock())
+    return run_rebuild(LocalRunner(), plan, clock=ManualClock())
 
 
 # A killed process, at one moment each; the failpoints of this process are enough for the others.
@@ -119,7 +119,7 @@ def test_rebuild_is_done_or_not(whole, wanted, tmp_path):
 def test_following_goes_on_where_it_ended(wanted, whole, tmp_path, passes):
     """The job ends in the middle of a round while the writer lives on."""
     root = tmp_path / "store"
-    job = DispatchJob(HereRunner(), root, part_bytes=3000)
+    job = DispatchJob(LocalRunner(), root, part_bytes=3000)
     with rocketlake.open_store(root, dispatch="external", **SIZES) as store:
         store.create_topic("T", queues=3)
         for number in range(MESSAGES):

@@ -16,7 +16,6 @@ from rocketlake.store.disk.search_budget import SearchBudget
 # records are looked at again, and large enough for few calls.
 WINDOW: Final = 1 << 20
 _ROWS_MAX: Final = 65_536
-_ORDINARY: Final = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
 
 
 class BadPart(Struct, frozen=True):

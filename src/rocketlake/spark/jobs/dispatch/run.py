@@ -1,4 +1,4 @@
-"""Runs the executors' part of a plan, and gives the parts in order while others are still made."""
+"""Runs the executors' part of a plan, and yields the parts in order while others are still made."""
 
 import contextlib
 import shutil
@@ -31,20 +31,11 @@ ArrowAction = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 class Runner(Protocol):
-    """Makes parts, somewhere."""
+    """Makes parts, with or without Spark."""
 
     def run(self, shape: LogShape, parts: Sequence[Part], rules: Rules) -> Results:
-        """Yield what becomes of each part, in order."""
+        """Yield the result of each part, in order."""
         ...
-
-
-class HereRunner:
-    """Makes parts in this process, one after the other: for tests, and without Spark."""
-
-    def run(self, shape: LogShape, parts: Sequence[Part], rules: Rules) -> Results:
-        """Yield what becomes of each part, in order."""
-        for part in parts:
-            yield make_part(shape, part, rules)
 
 
 class SparkRunner:
@@ -59,7 +50,7 @@ class SparkRunner:
         self._place = place
 
     def run(self, shape: LogShape, parts: Sequence[Part], rules: Rules) -> Results:
-        """Yield what becomes of each part, in order.
+        """Yield the result of each part, in order.
 
         Raises:
             RocketLakeError: a task failed; the text is the executor's.
