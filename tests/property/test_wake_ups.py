@@ -57,7 +57,7 @@ TRACED = (
     *(
         Dispatcher._ends,
         Dispatcher._run_round,
-        Dispatcher._let_go,
+        Dispatcher._release,
         Dispatcher.dispatch_range,
         Dispatcher._tell,
     ),
