@@ -19,7 +19,16 @@ PERSONS = re.compile(r"\b(?:somebody|nobody|whoever|the begin)\b", re.IGNORECASE
 """Persons that are code; rooms join `WITHOUT_PERSONS` as they are reworded."""
 WITHOUT_PERSONS = (
     "src/rocketlake/cli/",
+    "src/rocketlake/files/",
+    "src/rocketlake/format/",
     "src/rocketlake/model/",
+    "src/rocketlake/store/index/",
+    "src/rocketlake/store/log/",
+    "src/rocketlake/store/options/",
+    "src/rocketlake/store/put/",
+    "src/rocketlake/store/queue/",
+    "src/rocketlake/store/read/",
+    "src/rocketlake/store/stats/",
     "src/rocketlake/spark/jobs/dispatch/",
     "src/rocketlake/store/disk/",
     "src/rocketlake/store/dispatch/",

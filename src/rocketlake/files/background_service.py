@@ -15,7 +15,7 @@ _CLOSE_MAX_S: Final = 30.0
 
 
 class _Bell:
-    """What a thread waits for: rung once or many times, it lets one wait pass.
+    """An event for one thread: set once or many times, it ends one wait.
 
     Why: an Event does the same with a lock for each wait, which shows where a put waits for a
     thread and the thread for a put.
@@ -52,7 +52,7 @@ class BackgroundService(ABC):
     `run_once` themselves and start nothing.
 
     The thread is no daemon: a program that ends without `close` waits for it, and `atexit` hooks
-    come only after that wait. Whoever closes from such a hook asks for a daemon.
+    come only after that wait. A service that is closed by such a hook is a daemon.
 
     Thread-safety: `wakeup`, `start` and `close` may be called from any thread. `run_once` and
     `run_last` are never called by two threads at a time.
@@ -82,11 +82,11 @@ class BackgroundService(ABC):
         return None
 
     def on_wait_end(self) -> None:  # noqa: B027 - most have nothing to do
-        """Be told that a pause is over, before the run that follows it."""
+        """Called at the end of a pause, before the run that follows it."""
 
     @property
     def is_closing(self) -> bool:
-        """Whether the service was told to end: long runs look at it."""
+        """Whether `close` was called: long runs check it."""
         return self._closing.is_set()
 
     @property

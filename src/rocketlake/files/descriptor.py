@@ -63,7 +63,7 @@ class PosixReader:
             start = last
 
     def close(self) -> None:
-        """Give the descriptor back; a second call, in whatever thread, does nothing."""
+        """Close the descriptor; a second call, in any thread, does nothing."""
         # Order: forgotten before it is closed. While it is being closed another thread may open a
         # file and get the same number, which must not be closed in its place.
         descriptor, self._descriptor = self._descriptor, -1
@@ -77,7 +77,7 @@ class PosixReader:
 class PosixWriter(PosixReader):
     """A descriptor, `pwrite` and `fdatasync`.
 
-    A `sync` that failed fails from then on. Why: the system tells of a failed write once. If an
+    A `sync` that failed fails from then on. Why: the system reports a failed write once. If an
     exception of a signal handler takes the place of that error, the next `sync` must not succeed.
     """
 
@@ -193,7 +193,7 @@ def _kind_name(mode: int) -> str:
 
 
 def failed(what: str, path: Path, error: OSError, wanted: int = 0) -> FileAccessError:
-    """Turn an error of the machine into one of ours; no space is told from the rest."""
+    """Translate an OSError into one of our errors; a full disk has its own."""
     if error.errno in _NO_SPACE:
         return DiskFullError(str(path), wanted, _free_bytes(path))
     return FileAccessError(str(path), f"{what}: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""What a mapped file is told when it is made: its place, and how its family treats its files."""
+"""What a mapped file is made from: its place, and how its family treats its files."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class FilePlace(Struct, frozen=True):
-    """Where a file lies, the offset of its first byte, and its length."""
+    """The path of a file, the offset of its first byte, and its length."""
 
     path: Path
     base_offset: int

@@ -1,4 +1,4 @@
-"""HeldResource: something that is let go when nobody holds it any more [ReferenceResource]."""
+"""HeldResource: a resource that is released with its last hold [ReferenceResource]."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class HeldResource(ABC):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was let go."""
+        """Whether it was released."""
         return self._is_closed
 
     def hold(self) -> bool:
@@ -43,7 +43,7 @@ class HeldResource(ABC):
             return self._is_available
 
     def release(self) -> None:
-        """Undo one `hold`; the last one of what goes away lets it go."""
+        """Undo one `hold`; after `shutdown` the last one releases the resource."""
         with self._guard:
             self._holds -= 1
             is_last = self._holds == 0 and not self._is_closed
@@ -52,9 +52,9 @@ class HeldResource(ABC):
             self._let_go()
 
     def shutdown(self, force_after_ms: int) -> bool:
-        """Refuse new holds and let go when the last one is gone; True once that has happened.
+        """Refuse new holds, and release the resource with the last one; True once it is released.
 
-        Called again so many milliseconds after the first time, it lets go in spite of holds.
+        A call so many milliseconds after the first one releases it in spite of holds.
         """
         now_s = self._clock.monotonic_s()
         with self._guard:

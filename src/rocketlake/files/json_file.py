@@ -57,7 +57,7 @@ def load_table(
     """Read a table from its file, or from the copy beside it when the file is of no use.
 
     A `decode` that raises ValueError makes a file as useless as bad JSON does. What is wrong is
-    told in the result, never raised.
+    returned in the result, never raised.
     """
     ops = ops or PosixFileOps()
     if decode is None:
@@ -85,7 +85,7 @@ def write_table(ops: FileOps, path: Path, data: bytes) -> None:
     failpoint.hit("table.after")
     if has_old:
         # Order: the copy is replaced when the new table is safe, for the old one may be broken in
-        # a way that nobody has seen yet.
+        # a way that was never seen.
         failpoint.hit("backup.before")
         ops.rename(old, backup_path(path))
         ops.sync_dir(path.parent)
@@ -97,7 +97,7 @@ class _BlankFileError(ValueError):
 
 
 def backup_path(path: Path) -> Path:
-    """Return where the copy of a table lies."""
+    """Return the path of a table's copy."""
     return path.with_name(path.name + names.BACKUP_SUFFIX)
 
 

@@ -39,7 +39,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def absolute_path(path: str | os.PathLike[str]) -> Path:
-    """Return the same from the root on: what other processes are to be told.
+    """Return the same from the root on: for other processes.
 
     Raises:
         ConfigError: it has a scheme other than `file:`, or names another machine.

@@ -20,7 +20,7 @@ from rocketlake.files.shared_writer import SharedWriter
 from rocketlake.files.slice import Slice
 from rocketlake.files.write_buffer_pool import LentBuffer
 
-FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, whatever the machine's are
+FLUSH_PAGE_SIZE: Final = 4096  # pages as the reference counts them, on every machine
 _ALLOCATE_STEP: Final = 64 << 10
 _WARM_STEP: Final = 8 << 20
 _LOOK_S: Final = 0.005
@@ -35,7 +35,7 @@ class MappedFile(HeldResource):
     """One file of a log, a queue or an index, and how far it was written, committed and flushed.
 
     Thread-safety: each position has one owner, anybody may read it.
-    `wrote`, `allocated`, `store_timestamp`: whoever appends, one at a time (the append lock).
+    `wrote`, `allocated`, `store_timestamp`: one appender at a time (the append lock).
     `committed` and, when it becomes full, `buffer`: the one that commits. `flushed`: the one that
     flushes. Holds have a lock of their own. `cut` needs all of the owners to stand still.
 
@@ -44,7 +44,7 @@ class MappedFile(HeldResource):
     space ends the process. An appender that sets `wrote` itself does so after the bytes are in
     `buffer`, and sets `store_timestamp` after `wrote`.
 
-    Durability: what lies below `flushed` is on the disk. A failed flush leaves `flushed` alone.
+    Durability: bytes below `flushed` are on the disk. A failed flush leaves `flushed` alone.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class MappedFile(HeldResource):
         self._write_buffer: LentBuffer | None = None
         self._is_unlinked = False
         self._is_locked = False
-        self._owes_zeros = False  # nobody has looked behind `wrote` yet
+        self._owes_zeros = False  # whether bytes after `wrote` have to be zeroed first
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, {self.flushed}/{self.committed}/{self.wrote})"
@@ -284,7 +284,7 @@ class MappedFile(HeldResource):
         return self.flushed
 
     def sync(self) -> None:
-        """Have on the disk whatever was written to this file, by whomever; moves no position."""
+        """Flush all that any process has written to this file; moves no position."""
         with self._writer() as writer:
             writer.sync()
 
@@ -359,7 +359,7 @@ class MappedFile(HeldResource):
     # --- memory ----------------------------------------------------------------------------------
 
     def warm(self, stop: Callable[[], bool], *, sync_every_pages: int = 0) -> bool:
-        """Bring a new file into memory and keep it there; False if it was told to stop before.
+        """Bring a new file into memory and keep it there; False if it was stopped before.
 
         With `sync_every_pages` it is flushed each time so many pages were touched.
         """
@@ -408,7 +408,7 @@ class MappedFile(HeldResource):
     # --- the end ---------------------------------------------------------------------------------
 
     def destroy(self, force_after_ms: int) -> bool:
-        """Remove the file's name now, and let it go as `shutdown` does; True once that is done.
+        """Remove the file's name now, and release it as `shutdown` does; True once it is released.
 
         Views that are in use when it is forced to go stay valid memory.
 

@@ -1,7 +1,7 @@
 """MappedFileQueue: ordered files, roll, find, truncate, expire.
 
-1. The files of a queue lie in one directory or in several, and are ordered by their names.
-2. `files` is a tuple that is replaced, never changed: whoever reads it sees one moment.
+1. The files of a queue are in one directory or in several, ordered by their names.
+2. `files` is a tuple that is replaced, never changed: a reader sees one state.
 3. A file that is deleted loses its name first and leaves `files`; its readers keep its bytes.
 """
 
@@ -33,7 +33,7 @@ Waiter: TypeAlias = Callable[[float], bool]  # waits so many seconds; True: stop
 _TRUNCATE_FORCE_MS: Final = 1_000
 _CLOSE_FORCE_MS: Final = 3_000
 _QUEUE_FORCE_MS: Final = 60_000
-_FIRST_FIELD: Final = Layout(">q")  # physical_offset, at the begin of every queue unit
+_FIRST_FIELD: Final = Layout(">q")  # physical_offset, the first field of every queue unit
 
 
 class QueuePaths(Struct, frozen=True):
@@ -167,7 +167,7 @@ class MappedFileQueue:
         return len(self.files) * self.file_size
 
     def find(self, offset: int, *, first_if_missing: bool = False) -> MappedFile | None:
-        """Return the file that an offset lies in; if there is none, None or the first file."""
+        """Return the file that holds an offset; if there is none, None or the first file."""
         files = self.files
         if not files:
             return None
@@ -254,7 +254,7 @@ class MappedFileQueue:
     def sync_from(self, offset: int) -> None:
         """Have on the disk what anybody wrote to the files from an offset on, as after a crash.
 
-        Files in directories that are read-only are left alone: nobody wrote to them.
+        Files in read-only directories are skipped: they have no unflushed bytes.
 
         Raises:
             FlushFailedError: it may not be there.
@@ -377,7 +377,7 @@ class MappedFileQueue:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit what is in borrowed buffers and let all files go; nothing is flushed.
+        """Commit borrowed buffers and close all files; nothing is flushed.
 
         Slices that are still in use keep their file open until they are closed.
         """

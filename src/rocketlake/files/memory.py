@@ -66,7 +66,7 @@ class PosixMap:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         memory = (ctypes.c_ubyte * size).from_address(address)
-        # Order: every view keeps `memory` alive, so this runs when nobody can look any more.
+        # Order: every view keeps `memory` alive, so this runs when no view is left.
         weakref.finalize(memory, _libc.munmap, address, size).atexit = False
         self._address: int = address
         self._size = size
@@ -75,8 +75,8 @@ class PosixMap:
     def populate(self, position: int, size: int, *, may_touch: bool = True) -> bool:
         """Bring pages into memory, ready to be written; their bytes stay as they are.
 
-        Where the system has no call for it, pages are touched, unless somebody may be writing to
-        them: False then.
+        Where the system has no call for it, pages are touched; False if another thread may be
+        writing to them.
         """
         size = min(size, self._size - position)
         if not self._address or size <= 0:
@@ -105,7 +105,7 @@ class PosixMap:
         """Give up this object's view of the memory."""
         self._address = 0
         view, self.buffer = self.buffer, memoryview(b"")
-        with suppress(BufferError):  # somebody reads or writes it right now, and keeps it alive
+        with suppress(BufferError):  # a reader or writer keeps it alive
             view.release()
 
     def _call(self, function: Callable[..., int], position: int, size: int, *more: int) -> bool:

@@ -1,7 +1,7 @@
 """FileOps and PosixFileOps; with `descriptor`, `memory` and `posix_locks`, alone in touching os.
 
 1. Readers use `pread`, never a map: a file that another process cuts short then gives a short read,
-   where a map would end the process with SIGBUS. Only who holds the store's lock maps its files.
+   where a map would end the process with SIGBUS. Only the holder of the store's lock maps files.
 2. An `OSError` ends here and becomes an exception of `rocketlake.errors`.
 3. `sync` writes mapped pages too. A new, renamed or removed name is safe after `sync_dir`.
 """
@@ -324,7 +324,7 @@ class PosixFileOps:
         """
         try:
             descriptor = os.open(path.parent, _NAMELESS | os.O_RDWR | os.O_CLOEXEC, _MODE)
-        except OSError:  # the file system cannot, or the directory is not there: told elsewhere
+        except OSError:  # not supported, or no directory: the caller reports it
             return None
         writer = PosixWriter(path, descriptor)
         try:

@@ -28,7 +28,7 @@ class Hold(Struct, frozen=True):
 
     reason: str
     is_stuck: bool = False
-    """Waiting does not help now: the queue that asks is told at once."""
+    """Waiting does not help now: the queue that asks gets the reason at once."""
 
 
 class Holder(Protocol):
@@ -63,10 +63,10 @@ class Preallocator(BackgroundService):
     an exception in a thread that waits (Ctrl-C) leaves no file that belongs to no queue: the queue
     gets it all the same.
 
-    Invariants: an error stays until a file could be made; until then whoever asks for a file that
-    is not there gets it at once, while the thread goes on trying.
+    Invariants: an error stays until a file could be made; until then a caller that asks for a
+    file that is not there gets it at once, while the thread goes on trying.
 
-    Durability: a crash leaves files that nobody wrote to; recovery removes them. `close` does too.
+    Durability: a crash leaves files that were never written to; recovery and `close` remove them.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Preallocator(BackgroundService):
         self._wait_s = wait_s
         self._retry_s = retry_s
         self.note_made: Callable[[int], None] = lambda _: None
-        """Is told how many nanoseconds the making of each file took."""
+        """Gets the nanoseconds that each file took to make."""
         self._change = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._error: RocketLakeError | None = None
@@ -161,7 +161,7 @@ class Preallocator(BackgroundService):
         return None if self._error is None else self._retry_s
 
     def close(self) -> None:
-        """Let whoever waits for a file go, end the thread and remove what was made ahead."""
+        """Wake the waiting callers, end the thread and remove the files made ahead."""
         self._closing.set()
         self._open_gates()
         super().close()
@@ -277,7 +277,7 @@ class Preallocator(BackgroundService):
 
     def _warm(self, file: MappedFile, request: "_Request") -> None:
         if self._warm_up is not None:
-            # Why: who waits for the file needs it now more than it needs warm pages.
+            # Why: a caller is waiting for the file, and needs it more than warm pages.
             file.warm(
                 lambda: self.is_closing or request.adopt is not None,
                 sync_every_pages=self._warm_up.sync_every_pages,

@@ -92,7 +92,7 @@ class ShieldedWorker:
         self._name = name
         self._server: _Server | None = None
         self._servers: list[_Server] = []
-        """All that may still be there, those that were told to end included."""
+        """All threads that may still run, those that are to end included."""
         self._guard = threading.Lock()
         self.turn = threading.Lock()
         """Held by the thread that is at work."""

@@ -1,8 +1,8 @@
 """Sealed records straight into a file's memory: frames, append, append_batch, the tail of a log.
 
-The kernel's own words are in `_kernel/pure/appending.py` and `tail.py`. A size is positive when the
-records were written, negative when they do not fit, and 0 when a guarded frame lets a message not
-pass.
+The contract is in `_kernel/pure/appending.py` and `tail.py`. A size is positive when the records
+were written, negative when they do not fit, and 0 when a message does not qualify for a guarded
+frame.
 """
 
 from typing import TYPE_CHECKING

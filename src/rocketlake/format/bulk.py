@@ -1,7 +1,7 @@
-"""Records by the many: rows -> staged records -> sealed records in a file's memory.
+"""Bulk records: rows -> staged records -> sealed records in a file's memory.
 
-What a staged record is, is told in `_kernel/pure/bulk.py`. Rows that ask for more than to be
-appended travel among them as messages:
+`_kernel/pure/bulk.py` defines a staged record. Rows that need more than the append are staged
+among them as messages:
 
 | At | Width | Field |
 | --- | --- | --- |
@@ -109,7 +109,7 @@ def _read_record(data: bytes) -> StagedRow:
         raise ValueError("a staged record is not whole")
     stored = found.message(0)
     properties = {k: v for k, v in stored.properties.items() if k != names.RECORD_CRC}
-    # Why: who looks at a message may add a property, and KEYS and TAGS come behind all others.
+    # Why: a hook may add a property, and KEYS and TAGS are written after all others.
     tags = _take_last(properties, names.TAGS)
     keys = _take_last(properties, names.KEYS)
     message = Message(

@@ -95,7 +95,7 @@ def put_entries(
     """Add entries to an index file of so many slots and entries until it is full.
 
     Returns how many were added. The bytes are those of `index.put`, called for one after the
-    other; who looks a key up meanwhile finds what was there before, and maybe more.
+    other; a look-up meanwhile finds what was there before, and maybe more.
 
     Raises:
         ValueError: the buffer is smaller than its slots and entries.

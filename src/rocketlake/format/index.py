@@ -97,12 +97,12 @@ def file_size(slots: int, entries: int) -> int:
 
 
 def slot_position(slots: int, hash_: int) -> int:
-    """Return where the slot of a key hash lies."""
+    """Return the position of a key hash's slot."""
     return layout.INDEX_HEADER_SIZE + hash_ % slots * layout.INDEX_SLOT_SIZE
 
 
 def entry_position(slots: int, number: int) -> int:
-    """Return where an entry lies."""
+    """Return the position of an entry."""
     return file_size(slots, number)
 
 

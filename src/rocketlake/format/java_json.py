@@ -269,7 +269,7 @@ def _resolve_references(root: JsonValue) -> JsonValue:
     """Put the object that a `$ref` names in its place, so that both places share it.
 
     Why: what is referred to is bounded in sum, since references to references could grow a small
-    text beyond any memory once somebody walks through it.
+    text beyond any memory once it is walked through.
     """
     budget = _REFERRED_VALUES_MAX
     sizes: dict[int, int] = {}

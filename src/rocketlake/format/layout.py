@@ -92,7 +92,7 @@ TIMER_BLANK_SIZE: Final = 16  # i32 rest, i64 0, i32 MAGIC_BLANK
 WHEEL_SLOT_SIZE: Final = 32
 WHEEL_SLOTS: Final = 2 * 604_800
 
-# --- sizes a store has unless it was told otherwise --------------------------------------------
+# --- sizes a store has by default -------------------------------------------------------------
 
 DEFAULT_LOG_FILE_SIZE: Final = 1 << 30
 DEFAULT_QUEUE_FILE_SIZE: Final = 300_000 * UNIT_SIZE

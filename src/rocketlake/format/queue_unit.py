@@ -52,7 +52,7 @@ PREFILL = _UNIT.pack(0, layout.PREFILL_SIZE, 0)
 
 
 class QueueUnit(Struct, frozen=True, gc=False):
-    """One message of a queue: where its record lies, and the code of its tag."""
+    """One message of a queue: the place of its record, and the code of its tag."""
 
     physical_offset: int
     size: int
@@ -115,7 +115,7 @@ class ExtUnit(Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: Buffer, position: int = 0) -> "ExtUnit | None":
-        """Read the unit at a position; None if none lies there."""
+        """Read the unit at a position; None if there is none."""
         if position < 0 or len(data) - position < layout.EXT_UNIT_FIXED_SIZE:
             return None
         size, tags_code, store_timestamp, bitmap_size = _EXT.unpack_from(data, position)

@@ -195,7 +195,7 @@ def scan_at(
 
 
 def reason_text(reason: int) -> str:
-    """Say in words why a scan stopped or a record is bad."""
+    """Return the text for a reason why a scan stopped or a record is bad."""
     return _REASONS.get(reason, "unreadable")
 
 

@@ -79,7 +79,7 @@ class TimerUnit(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes, position: int = 0) -> "TimerUnit | None":
-        """Read the unit at a position; None if none, or a file's filler, lies there."""
+        """Read the unit at a position; None for nothing or a file's filler."""
         if position < 0 or len(data) - position < layout.TIMER_UNIT_SIZE:
             return None
         size, *fields, _ = _UNIT.unpack_from(data, position)
@@ -88,7 +88,7 @@ class TimerUnit(Struct, frozen=True, kw_only=True):
 
 
 def encode_blank(rest: int) -> bytes:
-    """Return what lies behind the last unit of a file that has so many bytes left."""
+    """Return the filler after the last unit of a file that has so many bytes left."""
     return _BLANK.pack(rest, 0, layout.MAGIC_BLANK)
 
 
@@ -131,7 +131,7 @@ class WheelSlot(Struct, frozen=True):
 
 
 def slot_position(time_steps: int, slots: int = layout.WHEEL_SLOTS) -> int:
-    """Return where in the wheel file the slot of a time lies."""
+    """Return the position of a time's slot in the wheel file."""
     return time_steps % slots * layout.WHEEL_SLOT_SIZE
 
 

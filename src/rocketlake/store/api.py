@@ -180,7 +180,7 @@ class GetRequest(Struct, frozen=True, kw_only=True):
 
 
 class CorruptUnit(Struct, frozen=True, kw_only=True):
-    """A record that a read stepped over: where it lies and what is wrong."""
+    """A record that a read skipped: its place and what is wrong."""
 
     path: str
     position: int

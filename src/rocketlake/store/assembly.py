@@ -1,4 +1,4 @@
-"""The parts of a store, made from its options; what each needs is handed to it here."""
+"""Makes the parts of a store from its options, and connects them."""
 
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ class Base(Struct, frozen=True):
 
 
 class LogParts(Struct, frozen=True):
-    """The log, and who brings it to disk."""
+    """The log, and the services that flush it."""
 
     log: CommitLog
     files: MappedFileQueue
@@ -380,7 +380,7 @@ def _make_retention(
 
     parts = RetentionParts(
         log=log_parts.log,
-        # Why others: with external dispatch the job lets queues and index follow the log.
+        # Why others: with external dispatch the job expires queues and index.
         queues=ConsumeQueueSet(base.directory, base.clock) if base.is_external else queues,
         index=index,
         flags=flags,

@@ -1,6 +1,6 @@
 """StoreCheckpoint: up to when each family of a running store was last known good.
 
-The page is `format.checkpoint`. Each value has an owner, who sets it once what it says is on the
+The page is `format.checkpoint`. Each value has an owner, which sets it once its records are on the
 disk; `flush` writes them all, but no time beyond that of the log.
 """
 

@@ -1,9 +1,9 @@
-"""What happens to open stores when a program ends, is told to end, or forks.
+"""What happens to open stores when a program ends, gets SIGTERM, or forks.
 
-1. A store that nobody closed is closed when the program ends: normally, by an exception, by Ctrl-C.
+1. A store that is still open is closed when the program ends: normally, by an exception, by Ctrl-C.
    Only a process that is killed, or leaves by `os._exit`, leaves an `abort`.
 2. Only the process that opened a store closes it. A fork has a copy of the object, but neither its
-   threads nor its lock: it closes nothing, and is told so that the copy refuses to work.
+   threads nor its lock: it closes nothing, and is notified so that the copy refuses to work.
 3. SIGTERM ends a program without any of this, unless it asks for `closing_on_sigterm`.
 """
 
@@ -29,7 +29,7 @@ class Closeable(Protocol):
     """An open store."""
 
     def close(self) -> None:
-        """Bring everything to disk and let go."""
+        """Bring everything to disk and close."""
         ...
 
 
@@ -39,7 +39,7 @@ class _Opened(Struct, frozen=True):
 
 
 class _Registry:
-    """The open stores, oldest first, and who wants to know of a fork.
+    """The open stores, oldest first, and the callbacks of a fork.
 
     Why: these are strong references. A store that a program no longer holds is open all the same
     (its threads write, its lock is taken), and must be closed like the others.
@@ -86,7 +86,7 @@ class _Registry:
         for listener in list(self._on_fork.values()):
             try:
                 listener()
-            except Exception:  # nobody above could handle it: the fork goes on
+            except Exception:  # no caller could handle it: the fork goes on
                 log.exception("listener of a fork failed")
 
 

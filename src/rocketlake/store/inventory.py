@@ -1,6 +1,6 @@
 """The inventory: what queues and index files a store had when it was last closed.
 
-1. A queue that lies in no file cannot be missed by looking at files: a start reads only the end of
+1. A queue without files cannot be missed by looking at files: a start reads only the end of
    the log, and finds none of its records there if it was quiet for long.
 2. It is written before the mark of a running store goes. Queues only grow behind their ends, so
    that it still holds after a crash; a topic that is dropped takes it away.
@@ -118,7 +118,7 @@ class InventoryFile:
         self._path = root / FILE_NAME
 
     def load(self) -> Inventory | None:
-        """Return what was saved; None if nothing was, or nobody can read it."""
+        """Return what was saved; None if nothing was, or it cannot be read."""
         entry = self._ops.stat(self._path)
         if entry is None or entry.is_dir:
             return None
@@ -200,7 +200,7 @@ def give_up_broken(
     to_reset = [key for key in absent if key in now and now[key].physical_end >= 0]
     if to_reset:
         if file is not None and broken:
-            # Order: before they are empty, so that a crash does not make anybody forget them.
+            # Order: before they are empty, so that a crash does not lose them.
             file.save((then or Inventory.of(log, now, {})).with_queues(broken))
         queues.reset(to_reset)
     return Losses(absent, [key for key in losses.short if key not in absent])

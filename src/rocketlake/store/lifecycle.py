@@ -50,7 +50,7 @@ _JOB_WAY_OUT: Final = (
 Value = TypeVar("Value")
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes recovery has read, and of how many."""
+"""Gets how many bytes recovery has read, and of how many."""
 
 
 def _ignore(_done: int, _total: int) -> None:
@@ -73,11 +73,11 @@ class StoreLife:
         self._worker = base.worker or ShieldedWorker("rocketlake-store")
         self._forget_fork: Callable[[], None] | None = None
         self._dispatch_lock: StoreLock | None = None
-        self.on_dispatch: Progress = _ignore  # told of what recovery is going to dispatch
+        self.on_dispatch: Progress = _ignore  # gets the range that recovery is going to dispatch
         self.is_open = False
         self.is_forked = False
 
-    # --- the begin -------------------------------------------------------------------------------
+    # --- opening ---------------------------------------------------------------------------------
 
     def start(self, on_progress: Progress | None = None) -> RecoveryReport:
         """Take the lock, recover, and start the services.
@@ -117,7 +117,7 @@ class StoreLife:
         return report
 
     def recover_and_close(self, on_progress: Progress | None = None) -> RecoveryReport:
-        """Recover, bring everything to disk and let go: nothing is started, no put is taken.
+        """Recover, bring everything to disk and close: nothing is started, no put is accepted.
 
         Raises:
             StoreLockedError: another process, or this one, has the store open.
@@ -143,14 +143,14 @@ class StoreLife:
         return report
 
     def _acquire(self) -> None:
-        """Take the store's lock, and that of whoever dispatches."""
+        """Take the lock of the store and the one of dispatch."""
         refuse_rocksdb(self._base.directory)
         is_external = self._base.is_external
         external = self._parts.external
         # Order: a directory that is not there cannot be locked, and another root may name it too.
         for path in self._log_dirs:
             self._base.ops.mkdirs(path)
-        # Why wait: a job that finds nobody has the store for a moment, to bring it to an end.
+        # Why wait: a job that finds the store closed opens it for a moment, to recover it.
         timeout_s = _JOB_TIMEOUT_S if is_external and external.job is not None else 0.0
         if timeout_s:
             acquire_within(self._lock, timeout_s, "", self._base.clock)
@@ -271,7 +271,7 @@ class StoreLife:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Bring everything to disk and let go; in a fork, do nothing.
+        """Bring everything to disk and close; in a fork, do nothing.
 
         A call that an exception ends (Ctrl-C) has closed the store all the same, and a second call
         waits for the first.
@@ -301,7 +301,7 @@ class StoreLife:
                 error = self._close_services()
                 self._end(error)
             except BaseException:
-                self._let_go()  # Why: whatever happens, another process can open the store
+                self._let_go()  # Why: after any error another process can open the store
                 raise
         if error is not None:
             raise error
@@ -316,8 +316,8 @@ class StoreLife:
                 error = error or failed
         poison = self._parts.log_parts.poison
         if error is None and poison.error is not None:
-            # Why: nobody else may have heard of it. Puts that did not wait for the disk were told
-            # that all is well, and the last flush has failed just now.
+            # Why: the last flush may have failed just now, after puts succeeded that did not wait
+            # for the disk; no other call reports it.
             return poison.exception()
         return error
 
@@ -377,7 +377,7 @@ class StoreLife:
 
 @contextmanager
 def _way_out(text: str) -> Iterator[None]:
-    """Tell who meets a file of the wrong size what can be done about it."""
+    """Add the way out to the error of a file that has the wrong size."""
     try:
         yield
     except FileSizeError as error:

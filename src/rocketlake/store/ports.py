@@ -1,7 +1,7 @@
-"""What others provide: replication, listeners, topics, hooks, dispatchers.
+"""Ports: what the layers above provide: replication, listeners, topics, hooks, dispatchers.
 
 1. A port is called from the thread named in its docstring, never under the append lock.
-2. What a port raises ends where its caller says, never in the caller of a put.
+2. An error of a port ends where its caller says, never in the caller of a put.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,23 +41,23 @@ class Replicator(Protocol):
 
 
 class AppendListener(Protocol):
-    """Hears that the log has grown, before records are flushed, confirmed or dispatched.
+    """Notified that the log has grown, before records are flushed, confirmed or dispatched.
 
-    For those who follow the log itself, as replication does. The end is `log.wrote_where`. An
+    For what follows the log itself, as replication does. The end is `log.wrote_where`. An
     exception that a signal raises in the thread that puts may keep a call from being made: a
     follower also looks by itself from time to time.
     """
 
     def appended(self) -> None:
-        """Take note. Called by the thread that appended, outside the append lock; never blocks."""
+        """Called by the thread that appended, outside the append lock; must not block."""
         ...
 
 
 class RoleListener(Protocol):
-    """Hears that a store has another role. Called by the thread that changes it."""
+    """Notified of a store's new role. Called by the thread that changes it."""
 
     def role_changed(self, *, is_replica: bool) -> None:
-        """Take note: of a store that takes puts again, or of one that takes none any more."""
+        """Called when a store accepts puts again, or refuses them from now on."""
         ...
 
 
@@ -76,13 +76,13 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class ArrivalListener(Protocol):
-    """Wakes who waits for messages. Called by the dispatch thread.
+    """Wakes readers that wait for messages. Called by the dispatch thread.
 
-    One that has an attribute `is_awaited` says with it whether a few milliseconds matter now.
+    An optional attribute `is_awaited` says whether a few milliseconds matter now.
     """
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Take note of messages, in the order of the log; each is made when it is looked at."""
+        """Called with messages in the order of the log; each is made when it is read."""
         ...
 
 
@@ -103,20 +103,20 @@ class TopicCatalog(Protocol):
 
 
 class PutHook(Protocol):
-    """Looks at a message before it is put (PutMessageHook). Called by the thread that puts.
+    """Sees a message before it is put (PutMessageHook). Called by the thread that puts.
 
-    A batch is shown as a whole to hooks that have `before_put_batch(batch)`, which answers as
-    `before_put` does, with another BatchRequest in place of another AppendRequest. What a hook
-    raises is raised by the put.
+    Hooks that have `before_put_batch(batch)` get a batch as a whole, and answer as `before_put`
+    does, with another BatchRequest in place of another AppendRequest. The put raises what a hook
+    raises.
     """
 
     @property
     def name(self) -> str:
-        """What logs call the hook."""
+        """The hook's name in logs."""
         ...
 
     def before_put(self, request: AppendRequest) -> AppendRequest | PutReceipt | None:
-        """Let a put go on (None), go on with another request, or end with a receipt."""
+        """Continue the put (None), continue with another request, or end it with a receipt."""
         ...
 
 
@@ -137,17 +137,17 @@ class DispatchSlice:
 class CustomDispatcher(Protocol):
     """Builds something from the log (CommitLogDispatcher). Called by the dispatch thread.
 
-    After a crash it sees records again that it has seen before. What it raises stops dispatch: the
-    same records are dispatched again, to every dispatcher, until it takes them.
+    After a crash it gets some records again. An error stops dispatch: the same records are
+    dispatched again, to every dispatcher, until none raises.
     """
 
     def dispatch(self, records: DispatchSlice) -> None:
-        """Take note of records, in the order of the log; they are gone when it returns."""
+        """Process records, in the order of the log; they are invalid when it returns."""
         ...
 
 
 def require_methods(argument: str, part: object, *methods: str) -> None:
-    """Refuse an object that cannot be what a port is.
+    """Refuse an object that does not implement a port.
 
     Raises:
         TypeError: it lacks one of the methods.

@@ -45,6 +45,6 @@ class Role:
 
     @property
     def tells_arrivals(self) -> bool:
-        """Whether arrival listeners are told of what is dispatched."""
+        """Whether arrival listeners are notified of dispatched messages."""
         # Compat: a slave of 4.x tells nothing, one of 5.x does.
         return not (self._is_4x and self.is_replica)

@@ -76,7 +76,7 @@ class RoleChange:
 
     def _become_replica(self) -> None:
         parts = self._parts
-        # Order: services that put are told first, so that they end by themselves.
+        # Order: services that put are notified first, so that they stop by themselves.
         self._tell(is_replica=True)
         parts.role.broker_role = BrokerRole.SLAVE
         parts.putter.update_gate()
@@ -152,7 +152,7 @@ class RoleChange:
             return any(isinstance(step, Chunk) and len(step.columns) for step in steps)
 
     def _dispatch_rest(self) -> None:
-        """Have everything in the queues, whatever replication has confirmed so far."""
+        """Dispatch everything, confirmed by replication or not."""
         parts = self._parts
         # Why: from now on this log says what there is.
         parts.log.set_confirm_offset(None)

@@ -55,7 +55,7 @@ class RunningFlags:
         return bool(self.bits & flag)
 
     def mark(self, flag: RunningFlag, words: str = "") -> bool:
-        """Let a reason hold, with words for it; tell whether it did not before."""
+        """Set a flag, with a text for it; return whether it was not set before."""
         with self._lock:
             if words:
                 self._words = {**self._words, flag: words}
@@ -72,7 +72,7 @@ class RunningFlags:
             return self.bits != before
 
     def explain(self) -> str:
-        """Return the names of the reasons, and the words there are for them."""
+        """Return the names of the set flags, and their texts."""
         words = [text for flag, text in sorted(self._words.items()) if self.bits & flag]
         return ": ".join([str(self), "; ".join(dict.fromkeys(words))] if words else [str(self)])
 

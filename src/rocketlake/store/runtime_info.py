@@ -1,4 +1,4 @@
-"""How the parts of a store are doing, asked when somebody wants to know."""
+"""Collects the state of a store's parts as numbers."""
 
 from pathlib import Path
 

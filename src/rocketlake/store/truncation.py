@@ -1,4 +1,4 @@
-"""Truncation: an open store gives up the end of its log, and everything made from it.
+"""Truncation: cuts the end of an open store's log, and everything made from it.
 
 1. Puts, dispatch, the flush of the queues, indexing and retention stand still meanwhile.
 2. What stays is flushed first. Then queues and index give up what points behind the cut, then the

@@ -32,7 +32,7 @@ cdef extern from "Python.h":
     void Py_XDECREF(PyObject* value)
 
 cdef struct Arena:
-    PyObject* owner  # bytes that nobody else has seen
+    PyObject* owner  # bytes that no other code has seen
     uint8_t* data
     int64_t room
     int64_t most  # room that does for all rows, whatever they hold

@@ -9,7 +9,7 @@ class StopReason(IntEnum):
     OK = 0
     """Nothing is wrong (one record), or there was no more room for rows (a scan)."""
     END_OF_DATA = 1
-    """The end was reached, or bytes that nobody has written yet."""
+    """The end was reached, or bytes that were not written yet."""
     END_OF_FILE = 2
     """The blank record that fills a file."""
     TORN = 3

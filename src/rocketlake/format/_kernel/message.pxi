@@ -118,7 +118,7 @@ cdef class StoredMessage:
 
     @property
     def keys(self):
-        """The keys the index was told, the unique key not among them."""
+        """The keys of the message, without the unique key."""
         cdef const char* value
         cdef Py_ssize_t size
         if self._properties is not None:

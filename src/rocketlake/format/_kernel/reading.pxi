@@ -212,7 +212,7 @@ cdef int read_records(Walk* walk, list found, bint may_wait, bint as_ranges) exc
     cdef int64_t filled, last[2]
     last[0] = last[1] = -1
     while stop == READ_ON:
-        # Why: giving up the interpreter lock is worth it only where the disk is waited for: whoever
+        # Why: giving up the interpreter lock is worth it only where the disk is waited for: the caller that
         # gives it up gets it back when others have had their turn, milliseconds later.
         if may_wait and not are_resident(walk):
             with nogil:

@@ -1,5 +1,5 @@
-# The short way of a plain message to the end of a log; included by native.pyx, the twin of
-# pure/tail.py.
+# LogTail: the append of a plain message in one call (docs/adr/0010-the-append-tail.md); included by
+# native.pyx, the twin of pure/tail.py.
 
 cdef extern from "<time.h>" nogil:
     ctypedef long long time_t
@@ -153,7 +153,7 @@ cdef class LogTail:
         cdef Fields numbers
         if _sent_type is None:
             learn_sent_type(type(fields))
-        # Order: read before the lock is taken, whatever code that runs.
+        # Order: read before the lock is taken, since it may run any code.
         cdef bytes born_host = sent_of(fields, SENT_BORN_HOST)
         body, properties = sent_of(fields, SENT_BODY), sent_of(fields, SENT_PROPERTIES)
         read_fields(&numbers, fields, born_host)

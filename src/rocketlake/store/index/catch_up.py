@@ -1,10 +1,10 @@
 """IndexCatchUp: brings the keys of old records to the index while the store is in use.
 
-1. After an unclean stop the index may have to be built again from far back in the log. Nobody needs
-   it to put or to read a queue, so that a start does not wait for it.
-2. Until it has caught up, dispatch brings it nothing: entries are in the order of the log.
-3. A query by key waits for it. Only the service's thread writes to the index, as long as it runs:
-   an exception in a thread that waits (Ctrl-C) leaves no entry by half.
+1. After an unclean stop the index may have to be built again from far back in the log. Puts and
+   reads of queues do not need it, so a start does not wait for it.
+2. Until it has caught up, dispatch adds nothing to it: entries are in the order of the log.
+3. A query by key waits for it. Only the service's thread, while it runs, writes to the index: an
+   exception in a waiting thread (Ctrl-C) leaves no half-written entry.
 """
 
 import logging
@@ -44,8 +44,8 @@ class Dispatched(Protocol):
 class IndexCatchUp(BackgroundService):
     """Stands between dispatch and the index.
 
-    Thread-safety: dispatch calls `put`, any thread `finish`. Whoever holds the lock of dispatch may
-    take that of this work, never the other way round.
+    Thread-safety: dispatch calls `put`, any thread `finish`. The holder of dispatch's lock may take
+    the one of this work, never the other way round.
 
     Invariants: the index has the keys of all records below `where`, and of none behind it; with
     None there, of all that were dispatched.
@@ -63,7 +63,7 @@ class IndexCatchUp(BackgroundService):
         self.where: int | None = None
 
     def attach(self, dispatched: Dispatched) -> None:
-        """Say who dispatches."""
+        """Name the dispatcher."""
         self._dispatched = dispatched
 
     def defer(self, where: int) -> None:
@@ -147,11 +147,11 @@ class IndexCatchUp(BackgroundService):
             if self.behind_bytes > _WINDOW:
                 self._index_some()
                 continue
-            assert self._dispatched is not None, "nobody dispatches"
+            assert self._dispatched is not None, "attached at assembly"
             self._dispatched.exclusively(self._end)
 
     def _end(self) -> None:
-        """Index the rest, and let dispatch go on from there."""
+        """Index the rest; dispatch goes on from there."""
         while self.behind_bytes:
             self._index_some()
         with self.work:

@@ -272,7 +272,7 @@ class IndexFileSet:
                 self._ops.sync_dir(self._path)
 
     def flush_full_files(self) -> None:
-        """Have the entries of full files on the disk, then let the checkpoint say so.
+        """Flush the entries of full files, then record that in the checkpoint.
 
         Raises:
             FlushFailedError: they may not be there, and no later file counts as flushed either.
@@ -343,7 +343,7 @@ class IndexFileSet:
         return deleted
 
     def close(self) -> None:
-        """Flush everything and let all files go; look-ups in progress end with what they have.
+        """Flush and close all files; look-ups in progress end with what they have found.
 
         Raises:
             FlushFailedError: not everything may be on the disk, now or since an earlier flush.

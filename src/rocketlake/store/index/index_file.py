@@ -69,7 +69,7 @@ class IndexFile:
     """One file: keys of a part of the log, by their hashes.
 
     Thread-safety: one thread puts and flushes; any may look up, also while the file goes away.
-    `header` is replaced, never changed: whoever reads it sees the file as it was after some put.
+    `header` is replaced, never changed: a reader sees the file as it was after some put.
 
     Invariants: the mapped file's `wrote` is where the next entry goes. Offsets of entries never
     decrease. An entry is whole before a slot names it.
@@ -123,7 +123,7 @@ class IndexFile:
 
     @property
     def path(self) -> Path:
-        """Where the file lies."""
+        """The path of the file."""
         return self._file.path
 
     @property
@@ -164,7 +164,7 @@ class IndexFile:
         self._file.flush(0)
 
     def finish(self) -> None:
-        """Flush, and let a file without keys look as the release leaves it at a clean stop.
+        """Flush, and leave a file without keys as the release does at a clean stop.
 
         Raises:
             FlushFailedError: it may not be on the disk.
@@ -218,11 +218,11 @@ class IndexFile:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> bool:
-        """Let the file go when nobody reads it any more; True once that is done."""
+        """Close the file when it has no readers any more; True once it is closed."""
         return self._file.shutdown(_FORCE_MS)
 
     def destroy(self) -> bool:
-        """Remove the file's name now, and let it go as `close` does; True once that is done.
+        """Remove the file's name now, and close it as `close` does; True once it is closed.
 
         Raises:
             FileAccessError: it cannot be removed; it stays in use.

@@ -23,7 +23,7 @@ def claimed_size(data: bytes | bytearray | memoryview, position: int = 0) -> int
 
 
 def size_to_pass(data: memoryview, place: int, reason: StopReason) -> int:
-    """Return how long the bad record is that data begins with; 0 if that cannot be told.
+    """Return the size of the bad record at the beginning of data; 0 if it is unknown.
 
     Its size field, or else the sum of its lengths, is believed where it leads to a record that
     claims the place where it is, to the filler of the file, or to the end of the data. `place` is
@@ -39,7 +39,7 @@ def size_to_pass(data: memoryview, place: int, reason: StopReason) -> int:
 
 
 def sizes_told(data: bytes | bytearray | memoryview, reason: StopReason) -> Iterator[int]:
-    """Yield what a bad record says about its size, as far as that lies in the data."""
+    """Yield the sizes that the readable fields of a bad record imply."""
     if reason not in BAD_REASONS:
         return
     for size in (claimed_size(data), _sum_of_lengths(data)):
@@ -48,7 +48,7 @@ def sizes_told(data: bytes | bytearray | memoryview, reason: StopReason) -> Iter
 
 
 def _sum_of_lengths(data: bytes | bytearray | memoryview) -> int:
-    """Return the size that the lengths inside a record make; 0 if one lies beyond the data."""
+    """Return the size that the lengths inside a record add up to; 0 if one is beyond the data."""
     sys_flag = int.from_bytes(data[36:40], "big")
     hosts = sum(20 if sys_flag & bit else 8 for bit in (flags.BORN_HOST_V6, flags.STORE_HOST_V6))
     is_v2 = int.from_bytes(data[4:8], "big", signed=True) == layout.MAGIC_V2

@@ -1,4 +1,4 @@
-"""How much of the log's end is taken to be in memory."""
+"""How much of the log's end counts as being in memory."""
 
 from typing import Final
 
@@ -12,6 +12,6 @@ def memory_window(percent: int, memory_size: int | None = None) -> int:
 
     `percent` is `accessMessageInMemoryMaxRatio`; without a size, of the machine's memory.
     """
-    # Compat: as StoreUtil#getTotalPhysicalMemorySize, which takes 24 GiB where nobody knows.
+    # Compat: as StoreUtil#getTotalPhysicalMemorySize, which takes 24 GiB if the size is unknown.
     total = memory_size or physical_memory_size() or _UNKNOWN_MEMORY
     return total * percent // 100

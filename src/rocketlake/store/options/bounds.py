@@ -1,4 +1,4 @@
-"""What the values of options may be: words, and numbers within their bounds."""
+"""The values that options may have: names, and numbers within bounds."""
 
 from enum import StrEnum
 from typing import Annotated, Final

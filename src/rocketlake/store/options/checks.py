@@ -1,4 +1,4 @@
-"""What no single option can say: bounds the reference forces, contradictions, doubtful wishes."""
+"""Checks across options: values that the reference replaces, contradictions, doubtful settings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _TIMER_PRECISIONS = (1000, 500, 200, 100)
 
 
 def replace_ineffective(options: "StoreOptions") -> None:
-    """Replace values by those the reference works with in their stead."""
+    """Replace values that have no effect by those that the reference uses instead."""
     # Compat: the getters for queue size and disk use and the setter for timer precision in
     # MessageStoreConfig, and both ratios in CleanCommitLogService, do so. Batch queues are not
     # rounded there, and get stuck at the end of their first file.
@@ -50,10 +50,10 @@ def _timer_precision(value: int) -> int:
 
 
 def refuse(options: "StoreOptions") -> None:
-    """Refuse what cannot work.
+    """Refuse settings that cannot work.
 
     Raises:
-        ValueError: the first thing that cannot.
+        ValueError: names the first one.
     """
     if options.store_type is not StoreType.DEFAULT:
         raise ValueError(
@@ -95,7 +95,7 @@ def parse_hours(text: str) -> frozenset[int]:
 
 
 def doubts(options: "StoreOptions") -> Iterator[str]:
-    """Yield, in words, what is allowed and probably not meant."""
+    """Yield texts on settings that are allowed but probably not intended."""
     yield from _doubt_files(options)
     yield from _doubt_durability(options)
     yield from _doubt_queues(options)

@@ -16,7 +16,7 @@ from rocketlake.store.options.store_options import StoreOptions
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a reader may be told of a store."""
+    """The options of a reader of a store."""
 
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None

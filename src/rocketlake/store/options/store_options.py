@@ -381,7 +381,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     @property
     def record_size_max(self) -> int:
-        """Bytes of the largest record that the checks of a put let pass."""
+        """Bytes of the largest record that a put accepts."""
         # Compat: MessageExtEncoder keeps 64 KiB for what is not body; 4.6 does not.
         beside_body = 0 if self.compat_version is CompatVersion.V4_6 else 64 << 10
         return min(self.max_message_size + beside_body, layout.MAX_I32)

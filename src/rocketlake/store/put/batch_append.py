@@ -1,4 +1,4 @@
-"""BatchAppender: several messages behind each other in one queue, all of them or none."""
+"""BatchAppender: appends several messages to one queue, all of them or none."""
 
 from msgspec.structs import replace
 

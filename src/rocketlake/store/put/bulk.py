@@ -1,10 +1,9 @@
-"""BulkAppender: records that were encoded elsewhere, on their way into the log.
+"""BulkAppender: appends records that another process has encoded.
 
-1. What a put would be asked, the appender asks once per piece: may anything be put at all, and to
-   these topics?
-2. A store whose puts must be looked at one by one (hooks that see every message, replicas) takes
-   none of them: the caller puts them by hand.
-3. Nobody waits here for the disk. Who needs it there flushes when all is appended.
+1. The checks of a put are made once per piece: may anything be put at all, and to these topics?
+2. A store that handles puts one by one (hooks that see every message, replicas) takes none of them:
+   the caller puts them by hand.
+3. A bulk append does not wait for the disk: the caller flushes when all is appended.
 """
 
 from rocketlake.errors import StoreError

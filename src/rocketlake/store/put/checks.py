@@ -1,6 +1,6 @@
-"""What a message must be to be put, in the order in which the reference looks.
+"""The checks of a put, in the order of the reference.
 
-A check answers with a receipt, which ends the put, or with None.
+A check returns a receipt, which ends the put, or None.
 """
 
 import re
@@ -192,7 +192,7 @@ def check_sizes(
 def refuse_busy(
     refused: PutReceipt | None, check_busy: Callable[[], PutReceipt | None]
 ) -> PutReceipt | None:
-    """Ask whether the log is busy behind the length of the properties, before other sizes."""
+    """Check that the log is not busy: after the length of the properties, before other sizes."""
     # Compat: as in DefaultMessageStore#putMessage of 4.6; its log looks at the record later.
     if refused is not None and refused.status is PutStatus.PROPERTIES_SIZE_EXCEEDED:
         return refused

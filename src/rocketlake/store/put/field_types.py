@@ -1,7 +1,7 @@
 """Types of what callers and hooks hand over; an error names the field, what it got, what it wants.
 
-Looked at only where a kernel does not look itself, or has refused already: a good message pays
-nothing for the words of a bad one.
+Checked only where the kernel does not check itself, or has refused already: a good message pays
+nothing for the error texts of a bad one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def require_type(field: str, value: object, types: Types, wanted: str = "") -> N
 
 
 def require_number(field: str, value: object, bits: int = 32) -> None:
-    """Refuse what is no whole number of so many bits.
+    """Refuse a value that is not an integer of so many bits.
 
     Raises:
         TypeError, ValueError: names the field.
@@ -42,7 +42,7 @@ def require_number(field: str, value: object, bits: int = 32) -> None:
 
 
 def check_fields(fields: object) -> None:
-    """Refuse what are no fields of a client's message.
+    """Refuse an object that is not the fields of a client's message.
 
     Raises:
         TypeError, ValueError: names the field.
@@ -63,7 +63,7 @@ def check_fields(fields: object) -> None:
 
 
 def explain(fields: object, error: Exception) -> NoReturn:
-    """Raise the best words for why fields cannot be put; at worst those there are."""
+    """Raise an error that names the field at fault, or else the given one."""
     check_fields(fields)
     raise error
 
@@ -99,7 +99,7 @@ def check_batch(batch: BatchRequest) -> None:
 
 
 def check_receipt(receipt: PutReceipt) -> None:
-    """Refuse a receipt that says no status, or no words.
+    """Refuse a receipt whose status or reason has another type.
 
     Raises:
         TypeError: names the field.

@@ -2,8 +2,8 @@
 
 1. The thread that answers takes no lock that a caller may hold: an exception that a signal handler
    raises inside `concurrent.futures` or `threading` can leave such a lock taken for ever, and that
-   thread answers all other puts too. An answer is one step (`dict.setdefault`). Who comes to wait
-   is noted first and looks for the answer then, so that one of the two sees the other.
+   thread answers all other puts too. An answer is one step (`dict.setdefault`). A waiter
+   registers first and looks for the answer then, so that one of the two sees the other.
 2. `concurrent.futures.wait` and `as_completed` hold the future's condition while they look at its
    state. Once one of them has come, the state changes under that lock, on the thread of callbacks.
 3. Callbacks are code of the caller, and run on a thread of their own: they may put, wait, close the
@@ -51,7 +51,7 @@ class PutFuture(Future[PutReceipt]):
     """Set before a caller has the future: `result` raises, and `exception` returns, what it makes
     of a receipt that is not PUT_OK. Without it the receipt is the result, whatever its status.
 
-    Why: applied by who reads, so that a put that succeeds pays one assignment for it.
+    Why: applied when the result is read, so that a put that succeeds pays one assignment for it.
     """
 
     def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall] - it makes what is left out
@@ -60,7 +60,7 @@ class PutFuture(Future[PutReceipt]):
     # --- the answer ------------------------------------------------------------------------------
 
     def answer(self, receipt: PutReceipt) -> None:
-        """Complete the future with a receipt; a second answer is not heard."""
+        """Complete the future with a receipt; a second answer has no effect."""
         self._complete((receipt, None))
 
     def set_result(self, result: PutReceipt) -> None:
@@ -84,7 +84,7 @@ class PutFuture(Future[PutReceipt]):
     def _complete(self, answer: _Answer) -> bool:
         if self.__dict__.setdefault("_answer", answer) is not answer:
             return False
-        # Order: behind the answer, which who comes later looks for.
+        # Order: after the answer, which a later caller looks for.
         waits: _Waits | None = self.__dict__.get("_waits")
         if waits is None:
             self.show_finished()
@@ -146,7 +146,7 @@ class PutFuture(Future[PutReceipt]):
         answer: _Answer = self.__dict__["_answer"]
         return answer
 
-    # --- being told ------------------------------------------------------------------------------
+    # --- callbacks -------------------------------------------------------------------------------
 
     def call_at_answer(self, call: Callable[[], object]) -> None:
         """Have something called in the thread that answers; it must not wait, and not raise."""
@@ -197,7 +197,7 @@ class _Waiters(list[Any]):
         """Note a waiter.
 
         Why another event: an exception inside `Event.wait` may leave the lock of a plain event
-        taken, and who tells the waiter would wait for it.
+        taken, and the thread that completes the future would wait for it.
         """
         if not isinstance(waiter.event, _GateEvent):
             waiter.event = _GateEvent()
@@ -205,7 +205,7 @@ class _Waiters(list[Any]):
 
 
 class _Waits:
-    """What waits for one future. A call is taken out by who makes it, so that it is made once."""
+    """What waits for one future. The thread that makes a call removes it first: it is made once."""
 
     __slots__ = ("_condition", "callbacks", "calls", "waiters")
 
@@ -272,7 +272,7 @@ class _Waits:
 class _GateEvent:
     """As `threading.Event`; but a wait that an exception ends leaves nothing locked.
 
-    Thread-safety: any thread; a wait has a lock of its own, which who sets the event opens.
+    Thread-safety: any thread; each wait has a lock of its own, which `set` releases.
     """
 
     __slots__ = ("_gates", "_is_set")
@@ -301,7 +301,7 @@ class _GateEvent:
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
-        # Order: known first, then looked at; who sets it in between opens the gate.
+        # Order: registered first, then checked; a `set` in between releases the lock.
         if self._is_set:
             return True
         return gate.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)) or self._is_set

@@ -1,4 +1,4 @@
-"""What hooks say to a message or a batch before it is put, and whether that is an answer."""
+"""Calls the hooks of a put, and checks their answers."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -13,7 +13,7 @@ R = TypeVar("R", AppendRequest, BatchRequest)
 
 
 def show_message(hooks: Iterable[PutHook], request: AppendRequest) -> AppendRequest | PutReceipt:
-    """Show a message to hooks, in order; return what is put, or a refusal.
+    """Call the hooks for a message, in order; return what is put, or a refusal.
 
     Raises:
         TypeError, ValueError: a hook answered with something else, or with a field of another type.
@@ -30,7 +30,7 @@ def show_message(hooks: Iterable[PutHook], request: AppendRequest) -> AppendRequ
 
 
 def show_batch(hooks: Iterable[PutHook], batch: BatchRequest) -> BatchRequest | PutReceipt:
-    """Show a batch to the hooks that look at batches; return what is put, or a refusal.
+    """Call the hooks that take batches; return what is put, or a refusal.
 
     Raises:
         TypeError, ValueError: a hook answered with something else, or with a field of another type.
@@ -50,7 +50,7 @@ def show_batch(hooks: Iterable[PutHook], batch: BatchRequest) -> BatchRequest | 
 def _checked(
     hook: PutHook, answer: object, kind: type[R], check: Callable[[R], None]
 ) -> R | PutReceipt:
-    """Return the answer of a hook; a refusal says why, at least whose it is."""
+    """Return the answer of a hook; a refusal without a reason names the hook."""
     name = getattr(hook, "name", type(hook).__name__)
     try:
         if isinstance(answer, PutReceipt):

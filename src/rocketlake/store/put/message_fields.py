@@ -1,4 +1,4 @@
-"""Small changes to a message on its way into the log, and questions about it."""
+"""Small changes of a message before its append, and questions about it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _INERT_BODIES: Final = (bytes, bytearray, memoryview)
 
 
 def waits_for_answer(message: Message) -> bool:
-    """Tell whether a put is answered only when disk and replicas have the message."""
+    """Tell whether a put waits until disk and replicas have the message."""
     return message.wait and message.properties.get(names.WAIT) != "false"
 
 
@@ -56,7 +56,7 @@ def inert(message: Message) -> Message:
 
 
 def plain_fields(message: Message, *, drops_crc: bool) -> Message:
-    """Write what no hook took care of as plain properties."""
+    """Return the message with its delay, if no hook has handled it, as a property."""
     is_plain = not message.delay_level and message.deliver_at is None
     if is_plain and not (drops_crc and names.RECORD_CRC in message.properties):
         return message

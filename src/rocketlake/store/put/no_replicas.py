@@ -1,4 +1,4 @@
-"""NoReplicas: what a SYNC_MASTER without replication answers for its replicas."""
+"""NoReplicas: the replicator of a SYNC_MASTER without replication."""
 
 from typing import Final, Self
 
@@ -24,7 +24,7 @@ class NoReplicas:
 
     @classmethod
     def of(cls, options: StoreOptions) -> Self | None:
-        """Return the one for a store's options; None if it counts as enough by itself."""
+        """Return the one for a store's options; None if the store needs no replica."""
         role, wanted = "brokerRole is SYNC_MASTER", options.in_sync_replicas
         if options.compat_version.is_4x:
             words = f"{role}, and no replica follows the log"
@@ -35,11 +35,11 @@ class NoReplicas:
         return cls(ReplicaAnswer(PutStatus.FLUSH_SLAVE_TIMEOUT, words))
 
     def check(self, end_offset: int) -> PutStatus:
-        """Let every put go on: only a broker counts replicas before the append."""
+        """Accept every put: only a broker counts replicas before the append."""
         _ = end_offset
         return _OK
 
     def ask(self, end_offset: int, *, timeout_ms: int) -> ReplicaAnswer:
-        """Answer what the release answers without replicas."""
+        """Return the answer of the release without replicas."""
         _ = end_offset, timeout_ms
         return self._answer

@@ -26,11 +26,11 @@ class Reached(Struct, frozen=True):
 
 
 class QueueFlush(BackgroundService):
-    """Flushes the queues from time to time, thoroughly and with the checkpoint more seldom.
+    """Flushes the queues periodically, and less often completely, with the checkpoint.
 
-    A thorough round is due as well when the log has begun a few files since the last one, but the
-    service rests many times as long as such a round took: where files are filled faster than queues
-    are flushed, the disk belongs to the puts.
+    A complete round is also due when the log has begun a few files since the last one. After it the
+    service rests many times as long as the round took: where files fill faster than queues are
+    flushed, puts have priority.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class QueueFlush(BackgroundService):
         schedule: FlushSchedule,
         clock: Clock,
     ) -> None:
-        """`reached` tells the record of the last unit; `save` learns that the unit is on disk."""
+        """`reached` returns the record of the last unit, `save` is called once it is on disk."""
         super().__init__("rocketlake-queue-flush", is_daemon=True)
         self._queues = queues
         self._reached = reached
@@ -56,7 +56,7 @@ class QueueFlush(BackgroundService):
         """Held while queues are flushed for the checkpoint."""
 
     def note_roll(self) -> None:
-        """Be told that the log begins another file."""
+        """Count a new file of the log."""
         self._rolls += 1
         if self._rolls == _ROLLS_MAX:
             self.wakeup()
@@ -66,7 +66,7 @@ class QueueFlush(BackgroundService):
         return self._schedule.interval_s
 
     def run_once(self) -> None:
-        """Flush what is worth it; after a thorough round the checkpoint can speak of it."""
+        """Flush the queues that have enough new pages, or all of them and the checkpoint."""
         now_s = self._clock.monotonic_s()
         has_rolled = self._rolls >= _ROLLS_MAX and now_s >= self._rested_at_s
         if not has_rolled and now_s < self._thorough_at_s + self._schedule.thorough_s:

@@ -1,8 +1,8 @@
-"""RawAppender: bytes of another log, appended as they are, for a replica [appendToCommitLog].
+"""RawAppender: appends the bytes of another log as they are, for a replica [appendToCommitLog].
 
 1. The bytes begin where this log ends; in an empty log, where any file begins.
 2. They may end inside a record. Readers and dispatch wait for the rest of it.
-3. A damaged record is refused, and with it all that comes behind it.
+3. A damaged record is refused, and so is all that follows it.
 """
 
 from msgspec import Struct
@@ -45,7 +45,7 @@ class RawAppender:
         """Append bytes that begin at an offset; wake the flush, dispatch and append listeners.
 
         A file's end must be the data's end too: blank records come with the data. What was
-        appended stays, whatever ends it: the answer says how far that is.
+        appended stays, also after an error: the answer says how far that is.
         """
         with self._log.pause():
             done = self._append(offset, memoryview(data).cast("B"))
@@ -95,7 +95,7 @@ class RawAppender:
             file.buffer[begin + taken : end] = bytes(len(part) - taken)
         file.advance(taken)
         if timestamp > 0:
-            # Why: the checkpoint is to speak of these records once they are on the disk.
+            # Why: once flushed, the checkpoint covers these records.
             file.store_timestamp = timestamp
         if file.is_full and taken and self._log.on_roll is not None:
             self._log.on_roll(file)

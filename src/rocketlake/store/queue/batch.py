@@ -98,7 +98,7 @@ class BatchConsumeQueue(UnitQueue):
             start = int(np.searchsorted(places, self.max_physical_offset))
         if self.max_physical_offset < 0:
             with self._guard:
-                # Order: first the lowest, for readers; and nobody is to correct it in between.
+                # Order: the lowest first, for readers; no correction may come in between.
                 self.min_offset = first_offset
                 self._append(view)
         else:

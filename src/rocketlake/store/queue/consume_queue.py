@@ -201,7 +201,7 @@ class ConsumeQueue(UnitQueue):
         return queue_offset + per_file - queue_offset % per_file
 
     def ext_unit(self, address: int) -> ExtUnit | None:
-        """Return the extension unit at an address; None if none lies there."""
+        """Return the extension unit at an address; None if there is none."""
         return self.ext.get(address) if self.ext is not None else None
 
     # --- keeping ---------------------------------------------------------------------------------

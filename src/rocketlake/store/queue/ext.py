@@ -80,7 +80,7 @@ class ConsumeQueueExt:
         return address if file.append(unit.encode()) else None
 
     def get(self, address: int) -> ExtUnit | None:
-        """Return the unit at an address; None if none lies there."""
+        """Return the unit at an address; None if there is none."""
         if not is_ext_address(address):
             return None
         offset = ext_offset(address)
@@ -90,7 +90,7 @@ class ConsumeQueueExt:
         with found:
             return ExtUnit.decode(found.view)
 
-    # --- the end, and the begin ------------------------------------------------------------------
+    # --- bounds ----------------------------------------------------------------------------------
 
     def recover(self) -> None:
         """Find the last unit by walking over the last file, and cut behind it."""

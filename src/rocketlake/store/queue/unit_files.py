@@ -2,7 +2,7 @@
 
 1. A unit's index is its place in the files; in a plain queue it is the queue offset too.
 2. A file is mapped when it is appended to or sliced. Looking for the end of a queue, or for a
-   single unit, reads a file that nobody has mapped: ten thousand queues need no map to be opened.
+   single unit, reads a file that is not mapped: ten thousand queues need no map to be opened.
 """
 
 from collections.abc import Callable

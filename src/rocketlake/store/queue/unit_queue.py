@@ -23,11 +23,11 @@ _PREFILL_HEAD: Final = PREFILL[:12]  # physical_offset and size
 class UnitQueue(ABC):
     """Which messages a queue holds: where each begins in the log, in the order of the queue.
 
-    Thread-safety: one thread at a time puts, recovers, truncates, closes or destroys: whoever has
+    Thread-safety: one thread at a time puts, recovers, truncates, closes or destroys: the holder of
     the dispatcher's lock. Any thread reads the bounds, units and slices, also while the queue is
     destroyed: it finds nothing then. Any thread corrects the lowest offset, deletes and flushes.
 
-    Invariants: `min_offset <= max_offset` but for a moment; what lies between them is in the files.
+    Invariants: `min_offset <= max_offset` but for a moment; what is between them is in the files.
     Bytes are in their place before `max_offset` moves. `max_physical_offset` is the end of the last
     record that the queue holds, -1 if it holds none; places kept for messages it never held (the
     pre-fill) are none.
@@ -56,7 +56,7 @@ class UnitQueue(ABC):
         self._is_4x = is_4x
         self._log_min = 0  # the first offset of the log, as last reported to the queue
         self._file: MappedFile | None = None  # the last one, as the thread that puts knows it
-        self._guard = threading.Lock()  # for the lowest offset, and whatever lowers the highest
+        self._guard = threading.Lock()  # to change the lowest offset, and to lower the highest
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.key}, {self.min_offset}..{self.max_offset})"
@@ -91,14 +91,14 @@ class UnitQueue(ABC):
                 self._reload_bounds()
 
     def first_unit(self) -> tuple[int, QueueUnit] | None:
-        """Return the first unit there is, whatever it says, and its number; None if none is."""
+        """Return the first unit, valid or not, and its number; None if there is none."""
         units = self._units
         data = units.read(units.first_index, 1) if units.end_index > units.first_index else b""
         is_one = data and not is_prefill(data)
         return (units.first_index, QueueUnit.decode(data)) if is_one else None
 
     def first_physical_offset(self) -> int:
-        """Return where the record of the first unit lies that is no pre-fill; -1 without one."""
+        """Return where the record of the first unit that is no pre-fill begins; -1 without one."""
         units = self._units
         first = units.first_index
         data = units.read(first, 1) if first < units.end_index else b""
@@ -235,7 +235,7 @@ class UnitQueue(ABC):
         """Remove all files, and the directory; the queue is empty then."""
         with self._guard:
             self._file = None
-            # Order: first the bounds, so that nobody looks for what is being removed.
+            # Order: the bounds first, so that no reader looks for what is being removed.
             self.min_offset = self.max_offset = 0
             self.max_physical_offset = -1
             self._units.files.destroy()

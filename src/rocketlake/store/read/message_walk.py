@@ -80,7 +80,7 @@ class MessageWalk(UnitWalk):
         return Taken(looked, ReadStop.OUTSIDE if goes_on else stop, damage)
 
     def _keep(self, found: list[StoredMessage], wanted: MessageFilter) -> bool:
-        """Append what a filter lets pass; tell whether that was all."""
+        """Append the messages that pass the filter; return whether all were examined."""
         kept = [message for message in found if wanted.matches(message)]
         self.messages += kept
         self.count += sum(map(self._message_count, kept))

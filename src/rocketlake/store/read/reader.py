@@ -88,7 +88,7 @@ class Reader(QueueReader):
     def get(self, request: GetRequest, message_filter: MessageFilter | None = None) -> GetResult:
         """Return messages of a queue from an offset on, and where to go on.
 
-        The first message is returned whatever its size. A request that is not limited may get as
+        The first message is returned at any size. A request that is not limited may get as
         many messages as it asks for.
         """
         started = self._begin()
@@ -317,7 +317,7 @@ class _ColumnsWalk(UnitWalk):
         return self.columns is not _NO_COLUMNS
 
     def take(self, units: memoryview, index: int, part: LogPart, limits: Limits) -> Taken:
-        """Take the first records there are; what lies behind them is for another read."""
+        """Take the first records; the ones after them are for another read."""
         data, rows, looked, stop, damage, self.next_offset = read_columns(
             units,
             index,

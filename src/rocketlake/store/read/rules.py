@@ -14,7 +14,7 @@ PULL_SIZE_MIN: Final = 100
 
 
 class Limits(Struct, frozen=True):
-    """How much a read may return: messages, how many end it whatever comes next, bytes."""
+    """How much a read may return: messages, the count that ends it in any case, bytes."""
 
     count_max: int
     count_stop: int
@@ -31,7 +31,7 @@ class ReadRules(Struct, frozen=True, kw_only=True):
     in_memory: Limits
     on_disk: Limits
     is_corrected: bool
-    """Whether readers are told another offset; a replica keeps to theirs."""
+    """Whether a reader's offset is corrected; a replica does not."""
     corrects_on_replica: bool
     restarts_at_zero: bool
 

@@ -140,7 +140,7 @@ class UnitWalk(ABC):
 
     @abstractmethod
     def take(self, units: memoryview, index: int, part: LogPart, limits: Limits) -> Taken:
-        """Read the records of units from an index on that lie in a part of the log.
+        """Read the records of units, from an index on, that are in a part of the log.
 
         Moves `next_offset`, `count` and `size`. The stop OUTSIDE has the walk go on.
         """

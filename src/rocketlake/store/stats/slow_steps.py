@@ -41,7 +41,7 @@ class SlowSteps:
         self._sparse = SparseLog(log, clock)
 
     def watch(self, stats: StoreStats) -> None:
-        """Log what the counters of a store are told from now on."""
+        """Log the slow steps that a store counts from now on."""
         stats.put.watch(SLOW_NS, lambda took: self.note(Step.PUT, took))
         stats.copy.watch(SLOW_NS, lambda took: self.note(Step.APPEND, took))
         stats.flush.watch(SLOW_NS, lambda took: self.note(Step.FLUSH, took))

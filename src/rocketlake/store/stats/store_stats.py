@@ -1,7 +1,7 @@
 """Put and get counters kept by the store, and the dictionary they end in.
 
 1. Counting is cheap: one attribute or one list item becomes larger by one.
-2. Nothing here looks at the clock: who measures passes nanoseconds, `sample` is told the time.
+2. Nothing here looks at the clock: callers pass nanoseconds, and `sample` gets the time.
 
 Thread-safety: counters are plain integers that any thread adds to. CPython switches threads only
 at calls and at jumps backwards, so that `x += n` is not interrupted; a build without the
@@ -152,7 +152,7 @@ class TopicPuts:
 
 
 class StoreGauges(Struct, frozen=True, kw_only=True):
-    """What the parts of a store answer when they are asked; -1: nobody could."""
+    """The state of a store's parts as numbers; -1: unknown."""
 
     min_offset: int
     max_offset: int
@@ -431,7 +431,7 @@ class SparseLog:
         self._tell(level, message, arguments, left_out)
 
     def close(self) -> None:
-        """Log what was left out and not told yet."""
+        """Log how many warnings were left out."""
         with self._lock:
             kinds = [kind for kind in self._kinds.values() if kind.left_out]
             self._kinds.clear()

@@ -2,8 +2,8 @@
 
 1. Eight bytes behind the last record stay free: a file must have room for its blank record.
 2. What does not fit, or cannot be encoded, leaves nothing behind.
-3. A guarded frame lets only plain messages pass: those that ask for nothing but to be appended, and
-   are not too large. Others are answered with 0; their way leads through the checks of a put.
+3. A guarded frame takes only plain messages: those that need nothing but the append and are not too
+   large. For others an append returns 0, and the caller takes the way through the checks of a put.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def append(
 ) -> int:
     """Write a sealed record at a position; return its size, negative if it does not fit.
 
-    0: the frame is guarded and the message is not for it.
+    0: the message does not qualify for the guarded frame.
 
     Raises:
         ValueError: a field does not fit into the format.
@@ -110,8 +110,8 @@ def append_batch(
 ) -> list[int] | int:
     """Write sealed records behind each other; return their sizes, or their sum negative.
 
-    Queue offsets count on by one, physical offsets by the sizes. 0: the frame is guarded, and a
-    message or all of them together are not for it; one may have another topic than the frame.
+    Queue offsets count on by one, physical offsets by the sizes. 0: a message, or all of them
+    together, do not qualify for the guarded frame; one may have another topic than the frame.
 
     Raises:
         ValueError: a field does not fit into the format.

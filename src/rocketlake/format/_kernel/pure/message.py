@@ -162,7 +162,7 @@ class StoredMessage:
 
     @property
     def keys(self) -> list[str]:
-        """The keys the index was told, the unique key not among them."""
+        """The keys of the message, without the unique key."""
         return split_keys(self._property(names.KEYS))
 
     @property

@@ -1,6 +1,6 @@
 """Queue units and rows -> messages.
 
-1. Units are read from one file of a queue, records from one file of the log: whoever calls
+1. Units are read from one file of a queue, records from one file of the log: the caller
    changes the file when a unit lies outside.
 2. A message has the number of its unit for a queue offset, whatever its record says.
 """

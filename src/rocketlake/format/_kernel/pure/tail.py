@@ -1,8 +1,8 @@
-"""The short way of a plain message to the end of a log.
+"""LogTail: the append of a plain message, in one call (docs/adr/0010-the-append-tail.md).
 
-A store puts most of its messages so. One call takes the append lock, asks for the time, writes the
-record and moves the positions; whatever is unusual is answered with None, and the caller takes the
-long way, which does the same with more words.
+Most messages of a store take this way. The call takes the append lock, reads the clock, writes the
+record and moves the positions. It returns None for anything unusual, and the caller takes the long
+way, `CommitLog.append_step`.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ class LogTail:
     A file has `buffer`, `wrote` and `store_timestamp`; a slot has `next_offset`. `receipt` is
     called with `ok`, queue offset, physical offset, store time, size, 1 and the store's host.
 
-    Thread-safety: `append` by any thread; `attach` and `detach` by who holds the lock.
+    Thread-safety: `append` by any thread; `attach` and `detach` under the lock.
     """
 
     __slots__ = (
@@ -68,9 +68,9 @@ class LogTail:
         on_ahead: Callable[[], None],
         on_slow: Callable[[int, int], None],
     ) -> None:
-        """`on_ahead` is told, under the lock, that `ahead_at` was passed; `on_slow` of what lasted.
+        """`on_ahead` is called under the lock when an append passes `ahead_at`.
 
-        Both get no part of the message; `on_slow` gets the nanoseconds for lock and copy.
+        `on_slow` is called after a slow append, with the nanoseconds for lock and copy.
         """
         self._lock = lock
         self._now_ns = now_ns
