@@ -118,7 +118,6 @@ class BulkStore(Closing):
     """A store that takes staged records. Thread-safety: one thread."""
 
     def __init__(self, store: Store, engine: Engine, parts: StoreParts) -> None:
-        assert parts.core is not None, "opened for writing"
         self.store = store
         self.core = parts.core
         self.shape = RecordShape.of(self.core.options)

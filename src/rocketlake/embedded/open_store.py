@@ -38,7 +38,7 @@ from rocketlake.files.ops import FileOps, PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format import names
 from rocketlake.metadata.book import TableLocation
-from rocketlake.metadata.groups import GroupBook, SubscriptionGroup
+from rocketlake.metadata.groups import GroupBook
 from rocketlake.metadata.offsets import LightOffsetBook, OffsetBook
 from rocketlake.metadata.topics import TopicBook
 from rocketlake.model.topics import is_lmq, is_system_topic
@@ -412,8 +412,6 @@ def _make_parts(
         # Order: no more deliveries, then the last write of the tables.
         services=(delay, keeper) if delivers else (keeper,),
         gauges=lambda: _delay_gauges(delay),
-        # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
-        ensure_group=lambda group: group_book.create(SubscriptionGroup(name=group)),
         recovery=structs.replace(recovery, notes=(*recovery.notes, *notes)),
         worker=worker,
     )

@@ -34,9 +34,6 @@ class ServerStore(Closing):
     """
 
     def __init__(self, store: Store, parts: StoreParts) -> None:
-        assert parts.core is not None, "opened with an engine"
-        assert parts.group_book is not None, "opened with tables"
-        assert parts.delay is not None, "opened with delay services"
         self._store = store
         self.path = store.path
         self.unused_options = store.unused_options

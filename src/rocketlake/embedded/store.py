@@ -44,20 +44,18 @@ _CALLBACKS_S: Final = 5.0
 class StoreParts(Struct, frozen=True, kw_only=True):
     """The parts of a store, besides its engine."""
 
-    core: MessageStore | None = None
+    core: MessageStore
     """The engine inside the plug-ins."""
     topics: TopicRegistry
     offsets: OffsetBook
     groups: Groups
     filters: SharedFilters
-    group_book: GroupBook | None = None
-    delay: DelaySwitch | None = None
+    group_book: GroupBook
+    delay: DelaySwitch
     services: tuple[DelaySwitch | TableKeeper, ...] = ()
     """Closed before the engine, in this order."""
     gauges: Callable[[], Mapping[str, str]] = dict
     """More members for `info`."""
-    ensure_group: Callable[[str], SubscriptionGroup] = lambda name: SubscriptionGroup(name=name)
-    """Called for every group that consumes; returns its entry in the table."""
     recovery: RecoveryReport | None = None
     """What the start found and did."""
     worker: ShieldedWorker
@@ -323,7 +321,7 @@ class Store(Sender, ReadableStore, Closing):
             queues=parse_queues(queues),
         )
         assignment = self._groups.assignment(group, topic)
-        self._parts.ensure_group(group)
+        self._ensure_group(group)
         plan = structs.replace(plan, selection=self._filters.join(group, topic, plan.selection))
         clock = self._engine.clock
         return Consumer(
@@ -407,9 +405,13 @@ class Store(Sender, ReadableStore, Closing):
         """
         self.require_open()
         check_group(group)
-        found = self._parts.ensure_group(group)
+        found = self._ensure_group(group)
         self._topics.ensure_queues(retry_topic(group), max(found.retry_queue_count, 1))
         return found
+
+    def _ensure_group(self, group: str) -> SubscriptionGroup:
+        # Compat: as a broker with autoCreateSubscriptionGroup, which is its default.
+        return self._parts.group_book.create(SubscriptionGroup(name=group))
 
     # --- open or closed ------------------------------------------------------------------------
 

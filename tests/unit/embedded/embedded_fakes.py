@@ -20,6 +20,7 @@ from rocketlake.files.ops import PosixFileOps
 from rocketlake.files.shielded_worker import ShieldedWorker
 from rocketlake.format.record import StoredMessage, crc31, encode_properties, message_properties
 from rocketlake.metadata.book import TableLocation
+from rocketlake.metadata.groups import GroupBook
 from rocketlake.metadata.offsets import OffsetBook
 from rocketlake.metadata.topics import TopicBook
 from rocketlake.model import properties as names
@@ -401,10 +402,13 @@ def open_memory_store(config_dir: Path, engine: MemoryEngine | None = None, **op
     keeper = TableKeeper([book, offsets], interval_ms=5000)
     filters = SharedFilters(place, engine.options)
     parts = StoreParts(
+        core=None,
         topics=topics,
         offsets=offsets,
         groups=groups,
         filters=filters,
+        group_book=GroupBook.load(place),
+        delay=None,
         services=(keeper,),
         worker=worker,
     )
