@@ -11,15 +11,19 @@ subscription has only messages that were stored before it was made.
 """
 
 import threading
+from functools import lru_cache
 from typing import Final
 
 from rocketlake.embedded.selection import Selection
-from rocketlake.embedded.subscription_bits import bloom_of, subscriptions
+from rocketlake.filters.bloom import BloomFilter
 from rocketlake.filters.message_filter import SqlMessageFilter, UnitBits, may_want
+from rocketlake.filters.sql92 import SqlFilter
 from rocketlake.metadata.book import TableLocation
 from rocketlake.metadata.filters import FilterBook
-from rocketlake.store.dispatch.filter_bits import FilterBits
+from rocketlake.store.dispatch.filter_bits import FilterBits, SqlSubscription
 from rocketlake.store.options import StoreOptions
+
+_compiled = lru_cache(maxsize=1024)(SqlFilter)
 
 
 class SharedFilters:
@@ -35,7 +39,7 @@ class SharedFilters:
         self._location = location
         self._is_external = is_external
         self._has_bits: Final = options.enable_calc_filter_bit_map and not is_external
-        self._bloom: Final = bloom_of(options)
+        self._bloom: Final = _bloom_of(options)
         self._guard = threading.Lock()
         self._book: FilterBook | None = None
 
@@ -58,7 +62,7 @@ class SharedFilters:
         """Make the dispatcher that computes the bits; None where the store keeps none."""
         if not self._has_bits:
             return None
-        return FilterBits(self._bloom, lambda topic: subscriptions(self.book, topic))
+        return FilterBits(self._bloom, lambda topic: _subscriptions(self.book, topic))
 
     def join(self, group: str, topic: str, selection: Selection) -> Selection:
         """Register what a consumer wants; return it, with a check of the bits where they are kept.
@@ -121,3 +125,28 @@ class _GroupBits:
             positions=self._positions,
             born_timestamp=known.born_time,
         )
+
+
+def _bloom_of(options: StoreOptions) -> BloomFilter:
+    """Return the bloom filter that the options of a store ask for."""
+    return BloomFilter.sized(
+        error_rate_percent=options.max_error_rate_of_bloom_filter,
+        expected_count=options.expect_consumer_num_use_filter,
+    )
+
+
+def make_filter_bits(book: FilterBook, options: StoreOptions) -> FilterBits:
+    """Make the dispatcher that computes the bits, for the subscriptions of a book."""
+    bloom = _bloom_of(options)
+    book.fit(bloom)
+    return FilterBits(bloom, lambda topic: _subscriptions(book, topic))
+
+
+def _subscriptions(book: FilterBook, topic: str) -> list[SqlSubscription]:
+    """Return the subscriptions of a topic, at this moment, with the bits of each."""
+    # Compat: as in CommitLogDispatcherCalcBitMap#dispatch, which asks the dead ones too.
+    return [
+        SqlSubscription(_compiled(found.expression), found.bloom_filter_data.bit_pos)
+        for found in book.of_topic(topic)
+        if found.expression and found.bloom_filter_data is not None
+    ]

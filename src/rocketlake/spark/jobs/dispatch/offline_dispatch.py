@@ -136,7 +136,7 @@ def _named_batch_topics(config: Path) -> set[str]:
 def make_bits(config: Path, options: StoreOptions) -> CustomDispatcher:
     """Make what computes the filter bits of extensions; on an executor."""
     # Imported here: SQL92 needs a grammar, which takes long to import.
-    from rocketlake.embedded.subscription_bits import make_filter_bits  # noqa: PLC0415
+    from rocketlake.embedded.shared_filters import make_filter_bits  # noqa: PLC0415
 
     place = TableLocation(PosixFileOps(), SystemClock(), config, is_4x=options.compat_version.is_4x)
     return make_filter_bits(FilterBook.load(place), options)
