@@ -1,10 +1,10 @@
-"""CurrentCatalog: the topics an engine asks for, from a table that may be read anew."""
+"""CurrentCatalog: the TopicCatalog of an engine whose table is read again under its lock."""
 
 from rocketlake.metadata.topics import TopicBook
 
 
 class CurrentCatalog:
-    """Answers from the book it has at the moment; a `TopicCatalog`.
+    """Forwards to the book it has at the moment.
 
     Thread-safety: one reference is read.
     """
@@ -17,9 +17,9 @@ class CurrentCatalog:
         return self.book.is_batch_queue(topic)
 
     def read_queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic may be read; 0 if there is no such topic."""
+        """Return how many queues of a topic may be read; 0 if the topic does not exist."""
         return self.book.read_queue_count(topic)
 
     def write_queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic may be written; 0 if there is no such topic."""
+        """Return how many queues of a topic may be written; 0 if the topic does not exist."""
         return self.book.write_queue_count(topic)

@@ -8,8 +8,8 @@
     config/rdb
             one for all (configManagerVersion=v2): every key is 1, i16 table, i8 kind, name
 
-Groups have `forbidden` beside them in the first two. Keys are names, values JSON; in `rdb` a value
-begins with the byte 1 for JSON, and offsets are single numbers.
+In the first two a family `forbidden` belongs to the groups. Keys are names, values JSON; in `rdb` a
+value starts with the byte 1 for JSON, and offsets are plain numbers.
 """
 
 import struct
@@ -36,7 +36,7 @@ _V2_JSON: Final = 1
 
 
 class _Kind(Struct, frozen=True):
-    """One table: the member of its JSON file, and where RocksDB has it."""
+    """One table: the member of its JSON file, and its place in RocksDB."""
 
     member: str
     directory: str
@@ -57,9 +57,9 @@ TABLES: Final = tuple(_KINDS)
 
 
 def place_of(path: Path, ops: FileOps | None = None) -> Path | None:
-    """Return the database that a table is in instead of the JSON file of this path; None if none.
+    """Return the database that replaces the JSON file of this path; None without one.
 
-    Compat: a broker that finds both goes on with the database, after taking over a newer file.
+    Compat: a broker that finds both uses the database, after importing a newer file.
     """
     kind = _KINDS.get(path.name)
     if kind is None:
@@ -72,11 +72,11 @@ def place_of(path: Path, ops: FileOps | None = None) -> Path | None:
 
 
 def load_members(path: Path, ops: FileOps | None = None) -> JsonObject | None:
-    """Return what the JSON file of this path would hold; None if the table is not in RocksDB.
+    """Return the members that the JSON file would have; None if the table is not in RocksDB.
 
     Raises:
         RocksDbMissingError: the extra is not installed.
-        RocksDbError: the database cannot be read, or an entry of it is none.
+        RocksDbError: the database, or an entry of it, cannot be read.
     """
     place = place_of(path, ops)
     if place is None:
@@ -113,10 +113,10 @@ def _members(database: Database, kind: _Kind, name: str) -> JsonObject:
 
 
 def _offsets(entry: JsonObject) -> JsonObject:
-    """Return offsets by queue; RocksDB has quoted numbers, the JSON file plain ones."""
+    """Return offsets by queue; RocksDB has quoted queue ids, the JSON file plain ones."""
     queues = entry.get("offsetTable")
     if not isinstance(queues, dict):
-        raise ValueError("an entry of the progress has no offsetTable")  # noqa: TRY004 - bad content
+        raise ValueError("an entry of consumer offsets has no offsetTable")  # noqa: TRY004 - bad content
     return {int(queue_id): offset for queue_id, offset in queues.items()}
 
 

@@ -1,4 +1,4 @@
-"""ConsumerPlan: what a consumer was asked to do."""
+"""ConsumerPlan: the arguments of a consumer, checked."""
 
 from collections.abc import Collection
 from typing import Literal, TypeAlias
@@ -10,11 +10,11 @@ from rocketlake.embedded.selection import Selection
 from rocketlake.model.unix_time import Timestamp, to_unix_ms
 
 Start: TypeAlias = Literal["first", "last"] | Timestamp
-"""The first message there is, behind the last one, or the first not before a moment."""
+"""The first message, after the last one, or the first one not before a time."""
 
 
 class ConsumerPlan(Struct, frozen=True, kw_only=True):
-    """What a consumer reads, from where, and how it waits and commits."""
+    """What a consumer reads, where it starts, and how it waits and commits."""
 
     group: str
     topic: str
@@ -26,10 +26,10 @@ class ConsumerPlan(Struct, frozen=True, kw_only=True):
     queues: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Check the arguments.
 
         Raises:
-            TypeError, ValueError: names the argument and its value.
+            TypeError, ValueError: one is wrong; the message names it and its value.
         """
         check_group(self.group)
         check_topic(self.topic)
@@ -40,10 +40,10 @@ class ConsumerPlan(Struct, frozen=True, kw_only=True):
 
 
 def parse_start(start: Start, name: str = "start") -> Literal["first", "last"] | int:
-    """Return where to start; a moment as Unix milliseconds.
+    """Return where to start; a time as Unix milliseconds.
 
     Raises:
-        TypeError, ValueError: it is neither a word that is known nor a moment.
+        TypeError, ValueError: it is neither 'first', 'last' nor a time.
     """
     if isinstance(start, str):
         if start not in ("first", "last"):
@@ -53,10 +53,10 @@ def parse_start(start: Start, name: str = "start") -> Literal["first", "last"] |
 
 
 def parse_queues(queues: Collection[int] | None) -> frozenset[int] | None:
-    """Return the numbers of queues.
+    """Return the queue ids.
 
     Raises:
-        TypeError, ValueError: one is no number of a queue, or there is none.
+        TypeError, ValueError: one is not a queue id, or there is none.
     """
     if queues is None:
         return None

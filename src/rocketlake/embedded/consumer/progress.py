@@ -1,4 +1,4 @@
-"""How far groups have come: values for a caller, made from offsets and the bounds of queues."""
+"""QueueProgress: the progress of groups, from their offsets and the bounds of queues."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -9,7 +9,7 @@ from rocketlake.model.queues import QueueKey
 
 
 class QueueProgress(Struct, frozen=True, kw_only=True):
-    """Where a group is in one queue, and where the queue begins and ends."""
+    """The offset of a group in one queue, and the bounds of the queue."""
 
     topic: str
     queue_id: int
@@ -20,18 +20,18 @@ class QueueProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """How many messages of the queue the group has not consumed, wanted or not."""
+        """How many messages of the queue the group has not consumed, filtered ones included."""
         start = self.min_offset if self.offset is None else max(self.offset, self.min_offset)
         return max(self.max_offset - start, 0)
 
     @property
     def missed(self) -> int:
-        """How many messages were deleted before the group came to them: from `offset` on."""
+        """How many messages from `offset` on were deleted before the group consumed them."""
         return 0 if self.offset is None else max(self.min_offset - self.offset, 0)
 
 
 def group_names(table: OffsetTable) -> list[str]:
-    """Return the groups that committed something."""
+    """Return the groups that have committed offsets."""
     return sorted({entry.group for entry in table.progress()})
 
 
@@ -42,7 +42,7 @@ def progress_of(
     queue_count: Callable[[str], int],
     bounds: Callable[[QueueKey], tuple[int, int]],
 ) -> Iterator[QueueProgress]:
-    """Yield where a group is in every queue of the topics that it consumes."""
+    """Yield the progress of a group in every queue of the topics that it consumes."""
     offsets = {e.topic: e.offsets for e in table.progress() if e.group == group}
     for topic, found in sorted(offsets.items()):
         for queue_id in _queues(found, queue_count(topic)):
