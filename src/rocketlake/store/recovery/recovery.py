@@ -87,8 +87,14 @@ class Recovery:
         log.info(
             "store recovered is_clean=%s log_min=%d log_end=%d cut_bytes=%d dispatched_from=%s "
             "redispatched=%d queues=%d elapsed_ms=%d",
-            *(is_clean, report.log_min, report.log_end, report.cut_bytes, report.dispatched_from),
-            *(report.redispatched, len(report.queue_offsets), elapsed_ms),
+            is_clean,
+            report.log_min,
+            report.log_end,
+            report.cut_bytes,
+            report.dispatched_from,
+            report.redispatched,
+            len(report.queue_offsets),
+            elapsed_ms,
         )
         return structs.replace(report, elapsed_ms=elapsed_ms, notes=tuple(self._notes))
 
@@ -441,7 +447,9 @@ class Recovery:
             left_s = (now - self._started_s) * (self._total - self._done) / self._done
             log.info(
                 "recovering done_bytes=%d total_bytes=%d left_s=%.0f",
-                *(self._done, self._total, left_s),
+                self._done,
+                self._total,
+                left_s,
             )
 
     def _note_finding(self, finding: Finding) -> None:

@@ -333,8 +333,12 @@ class Retention(BackgroundService):
             level = logging.WARNING if decision.is_forced else logging.INFO
             begins = self._parts.log.min_offset
             log.log(
-                *(level, "log files deleted count=%d why=%s is_forced=%s log_begins=%d"),
-                *(deleted, decision.why, decision.is_forced, begins),
+                level,
+                "log files deleted count=%d why=%s is_forced=%s log_begins=%d",
+                deleted,
+                decision.why,
+                decision.is_forced,
+                begins,
             )
             self.look()
         elif decision.is_forced:
@@ -412,7 +416,9 @@ class Retention(BackgroundService):
         for gap in self._parts.files.check_self():
             log.error(
                 "log files do not fit together before=%s after=%s distance=%d",
-                *(gap.before, gap.after, gap.distance),
+                gap.before,
+                gap.after,
+                gap.distance,
             )
 
     # --- gauges ----------------------------------------------------------------------------------

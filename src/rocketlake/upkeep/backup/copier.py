@@ -63,10 +63,24 @@ _NOT_LISTED: Final = frozenset(
 )
 _KNOWN_NAMES: Final = frozenset(
     {
-        *(names.COMMIT_LOG, names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE, names.INDEX),
-        *(names.CONSUME_QUEUE_EXT, names.CONFIG, names.CHECKPOINT, names.ABORT, names.LOCK),
-        *(names.TIMER_LOG, names.TIMER_WHEEL, names.EPOCHS, names.ABORT + names.BACKUP_SUFFIX),
-        *(manifests.NAME, SALVAGE, INVENTORY, names.ROCKSDB_MESSAGES, names.ROCKSDB_QUEUES),
+        names.COMMIT_LOG,
+        names.CONSUME_QUEUE,
+        names.BATCH_CONSUME_QUEUE,
+        names.INDEX,
+        names.CONSUME_QUEUE_EXT,
+        names.CONFIG,
+        names.CHECKPOINT,
+        names.ABORT,
+        names.LOCK,
+        names.TIMER_LOG,
+        names.TIMER_WHEEL,
+        names.EPOCHS,
+        names.ABORT + names.BACKUP_SUFFIX,
+        manifests.NAME,
+        SALVAGE,
+        INVENTORY,
+        names.ROCKSDB_MESSAGES,
+        names.ROCKSDB_QUEUES,
     }
 )
 
