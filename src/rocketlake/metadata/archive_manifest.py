@@ -76,6 +76,8 @@ class ArchivedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_born_time: int
     sha256: str
     run: int
+    footer_sha256: str = ""
+    """Of the Parquet metadata at the end of the file; files of earlier releases have none."""
     staged: str | None = None
     """Its path until it is renamed."""
 

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
@@ -30,7 +29,12 @@ from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata.archive_manifest import MANIFEST, ArchivedFile, Manifest, archive_path
 from rocketlake.spark.reading.archive.boundary import JoinedQueue
-from rocketlake.spark.reading.archive.files import WantedFile, open_file
+from rocketlake.spark.reading.archive.checked_file import (
+    DamagedFileError,
+    group_batches,
+    open_archived,
+)
+from rocketlake.spark.reading.archive.files import ROWS_MAX, WantedFile
 from rocketlake.spark.reading.archive.planning import (
     check_brokers,
     check_options,
@@ -39,7 +43,7 @@ from rocketlake.spark.reading.archive.planning import (
     pack_files,
     read_manifest,
 )
-from rocketlake.spark.reading.options import EARLIEST, GROUP, ReadBound, SourceOptions
+from rocketlake.spark.reading.options import EARLIEST, GROUP, OnDamage, ReadBound, SourceOptions
 from rocketlake.spark.stream.limits import OffsetRange, Ranges
 from rocketlake.spark.stream.offsets import StreamSource
 from rocketlake.spark.stream.positions import BoundsSnapshot
@@ -157,7 +161,7 @@ class ArchivedSources(StreamSources):
         known = self._firsts.get((file.path, timestamp))
         if known is None:
             known = self._firsts[file.path, timestamp] = _read_firsts(
-                self._directory, file, timestamp
+                self._directory, file, timestamp, self._options.on_damage
             )
         return known
 
@@ -261,20 +265,31 @@ def _files_by_queue(manifest: Manifest, options: SourceOptions) -> dict[StreamSo
     return {source: _QueueFiles(source.queue_id, files) for source, files in found.items()}
 
 
-def _read_firsts(directory: Path, file: ArchivedFile, timestamp: int) -> dict[int, int]:
+def _read_firsts(
+    directory: Path, file: ArchivedFile, timestamp: int, on_damage: OnDamage
+) -> dict[int, int]:
     found: dict[int, int] = {}
     columns = ["queue_id", "queue_offset", "store_timestamp"]
     try:
-        with open_file(directory, file) as source, pq.ParquetFile(source) as parquet:
-            for batch in parquet.iter_batches(columns=columns, use_threads=False):
-                late = pc.greater_equal(
-                    batch["store_timestamp"].cast(pa.int64()), timestamp * _US_PER_MS
-                )
-                table = pa.table(batch.filter(late)).group_by("queue_id")
-                least = table.aggregate([("queue_offset", "min")]).to_pydict()
-                pairs = zip(least["queue_id"], least["queue_offset_min"], strict=True)
-                for queue_id, offset in pairs:
-                    found[queue_id] = min(found.get(queue_id, offset), offset)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError) as error:
-        raise StoreError(f"{file.path} of the archive {directory} is damaged: {error}") from error
+        with open_archived(directory, file) as opened:
+            for group in range(opened.parquet.metadata.num_row_groups):
+                for batch in group_batches(opened.parquet, group, columns, ROWS_MAX):
+                    for queue_id, offset in _late_firsts(batch, timestamp):
+                        found[queue_id] = min(found.get(queue_id, offset), offset)
+    except DamagedFileError as error:
+        text = f"{file.path} of the archive {directory} is damaged: {error}"
+        if on_damage is OnDamage.FAIL:
+            raise StoreError(
+                f"{text}; restore the file from a copy, or option onDamage = skip reads the rest"
+            ) from error
+        log.warning("%s; the stream begins at its first message", text)
+        return {queue_id: first for queue_id, (first, _) in file.queues.items()}
     return found
+
+
+def _late_firsts(batch: pa.RecordBatch, timestamp: int) -> Iterator[tuple[int, int]]:
+    """Yield the first offset of each queue in a batch that was stored at a time or later."""
+    times = batch["store_timestamp"].cast(pa.int64())
+    table = pa.table(batch.filter(pc.greater_equal(times, timestamp * _US_PER_MS)))
+    least = table.group_by("queue_id").aggregate([("queue_offset", "min")]).to_pydict()
+    yield from zip(least["queue_id"], least["queue_offset_min"], strict=True)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from rocketlake.files.ops import Buffer, FileOps
+from rocketlake.spark.reading.archive.checked_file import footer_of
 from rocketlake.upkeep.export.new_file import NewFile
 
 GROUP_BYTES: Final = 32 << 20
@@ -44,6 +45,7 @@ class StagedFile(Struct, frozen=True, kw_only=True):
     min_born_time: int
     max_born_time: int
     sha256: str
+    footer_sha256: str = ""
     odd_times: int = 0
     """Of the new messages: how many have a time that no calendar has."""
     damage: tuple[str, ...] = ()
@@ -60,10 +62,21 @@ class _HashedFile(NewFile):
     def __init__(self, ops: FileOps, path: Path) -> None:
         super().__init__(ops, path)
         self.sum = hashlib.sha256()
+        self._end: list[bytes] | None = None
 
     def write(self, data: Buffer) -> int:  # type: ignore[override]  # any bytes are taken
         self.sum.update(data)
+        if self._end is not None:
+            self._end.append(bytes(data))
         return super().write(data)
+
+    def begin_footer(self) -> None:
+        """Note that the messages are written: what follows ends with the footer."""
+        self._end = []
+
+    def footer_sum(self) -> str:
+        """Return the sha256 of the footer."""
+        return hashlib.sha256(footer_of(b"".join(self._end or ()))).hexdigest()
 
 
 class ParquetFile:
@@ -74,7 +87,9 @@ class ParquetFile:
 
     def __init__(self, ops: FileOps, path: Path, schema: pa.Schema, compression: str) -> None:
         self._file = _HashedFile(ops, path)
-        self._writer = pq.ParquetWriter(self._file, schema, compression=compression)
+        self._writer = pq.ParquetWriter(
+            self._file, schema, compression=compression, write_page_checksum=True
+        )
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
         self._held = self._held_rows = 0
@@ -94,6 +109,7 @@ class ParquetFile:
     def finish(self) -> dict[str, Any]:
         """Have it on the disk; return what a `StagedFile` says of its content."""
         self._write_group()
+        self._file.begin_footer()
         self._writer.close()
         self._file.commit()
         return {
@@ -101,6 +117,7 @@ class ParquetFile:
             "rows": self.rows,
             "bytes": self._file.size,
             "sha256": self._file.sum.hexdigest(),
+            "footer_sha256": self._file.footer_sum(),
         }
 
     def abandon(self) -> None:

@@ -1,7 +1,6 @@
 """Archived messages: what of which file is read, and the reading of it on an executor."""
 
 import logging
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,14 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import StoreError
-from rocketlake.metadata.archive_manifest import RETIRED, ArchivedFile
+from rocketlake.metadata.archive_manifest import ArchivedFile
+from rocketlake.spark.reading.archive.checked_file import (
+    READ_ERRORS,
+    DamagedFileError,
+    OpenFile,
+    group_batches,
+    open_archived,
+)
 from rocketlake.spark.reading.options import OnDamage, SourceOptions
 from rocketlake.spark.reading.record_filter import tag_filters
 from rocketlake.spark.reading.terms import NUMBERS, TIMES
@@ -67,18 +73,11 @@ def read_archived(
     """Read the files of a partition, on an executor.
 
     Raises:
-        StoreError: a file cannot be read.
+        StoreError: a file cannot be read, and that must not be.
     """
-    target = arrow_schema(schema)
-    wanted = RowFilter(options)
-    for file in partition.files:
-        try:
-            yield from _read_file(Path(partition.directory), file, target, wanted)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError) as error:
-            text = f"{file.file.path} of the archive {partition.directory} is damaged: {error}"
-            if options.on_damage is OnDamage.FAIL:
-                raise StoreError(f"{text}; option onDamage = skip reads the rest") from error
-            log.warning("damage passed over: %s", text)
+    reader = _FileReader(Path(partition.directory), arrow_schema(schema), options)
+    for wanted in partition.files:
+        yield from reader.read(wanted)
 
 
 class RowFilter:
@@ -139,56 +138,76 @@ def _marked(values: list[Any], test: Callable[[Any], bool]) -> Mask:
     return np.fromiter((test(value) for value in values), np.bool_, len(values))
 
 
-def _read_file(
-    directory: Path, wanted: WantedFile, target: pa.Schema, rows: RowFilter
-) -> Iterator[pa.RecordBatch]:
-    with open_file(directory, wanted.file) as source:
-        # Why: a file of that name may have grown since the manifest was read. Its size tells.
-        is_exact = wanted.is_whole and source.size() == wanted.file.bytes
+class _FileReader:
+    """Reads files of one archive; what is damaged is passed over, or ends the read."""
+
+    def __init__(self, directory: Path, target: pa.Schema, options: SourceOptions) -> None:
+        self._directory = directory
+        self._target = target
+        self._on_damage = options.on_damage
+        self._rows = RowFilter(options)
+
+    def read(self, wanted: WantedFile) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted messages of a file.
+
+        Raises:
+            StoreError: it is damaged and must not be, or is not there.
+        """
+        try:
+            with open_archived(self._directory, wanted.file) as opened:
+                yield from self._messages(opened, wanted)
+        except DamagedFileError as error:
+            rows = sum(last - first for first, last in wanted.offsets.values())
+            self._pass_over(wanted, error, min(rows, wanted.file.rows))
+
+    def _messages(self, opened: OpenFile, wanted: WantedFile) -> Iterator[pa.RecordBatch]:
+        file, is_exact = opened.parquet, wanted.is_whole and opened.is_exact
         needed = [] if is_exact else ["queue_id", "queue_offset"]
         needed += ["store_timestamp"] if wanted.times else []
-        names = [name for name in target.names if name != "topic"]
-        with pq.ParquetFile(source) as file:
+        names = [name for name in self._target.names if name != "topic"]
+        try:
             names = list(_stored(names, file.schema_arrow.names))
-            columns = list(dict.fromkeys([*names, *needed, *rows.columns]))
             groups = _groups(file, wanted)
-            if not columns:
-                yield from _topics(file.metadata.num_rows, target, wanted.file.topic)
-                return
-            for batch in file.iter_batches(
-                ROWS_MAX, row_groups=groups, columns=columns, use_threads=False
-            ):
-                keep = None if is_exact else _inside(batch, wanted)
-                marked = rows.mask(batch)
-                if marked is not None:
-                    keep = marked if keep is None else keep & marked
-                if keep is not None and not keep.all():
-                    batch = batch.filter(pa.array(keep))  # noqa: PLW2901 - the rest of it
-                if batch.num_rows:
-                    yield _shaped(batch, target, wanted.file.topic)
-
-
-def open_file(directory: Path, file: ArchivedFile) -> pa.NativeFile:
-    """Open a file under the name it has, the one it had before, or the one it got since.
-
-    Order: that in which a file gets its names. One that has left a name is found under a later one.
-
-    Raises:
-        StoreError: it is not there, or cannot be read.
-    """
-    for name in (file.staged, file.path, f"{RETIRED}/{file.path}"):
-        if name is not None:
+        except READ_ERRORS as error:
+            raise DamagedFileError(str(error)) from error
+        columns = list(dict.fromkeys([*names, *needed, *self._rows.columns]))
+        if not columns:
+            yield from _topics(file.metadata.num_rows, self._target, wanted.file.topic)
+            return
+        for group in groups:
+            left = file.metadata.row_group(group).num_rows
             try:
-                return pa.OSFile(str(directory / name))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StoreError(f"{directory / name} cannot be read: {error}") from error
-    raise StoreError(
-        f"the executor on {socket.gethostname()} cannot see {directory / file.path}; the archive"
-        " must be shared with, or copied to, every executor under the same path. If archive-drop or"
-        " archive-compact ran meanwhile with a --grace shorter than this query, run the query again"
-    )
+                for batch in group_batches(file, group, columns, ROWS_MAX):
+                    found = self._wanted(batch, None if is_exact else wanted, wanted.file.topic)
+                    left -= batch.num_rows
+                    if found.num_rows:
+                        yield found
+            except DamagedFileError as error:
+                self._pass_over(wanted, error, left)
+
+    def _wanted(
+        self, batch: pa.RecordBatch, wanted: WantedFile | None, topic: str
+    ) -> pa.RecordBatch:
+        """Return the rows and columns that are asked for; `wanted` None: no row is ruled out."""
+        try:
+            keep = _inside(batch, wanted) if wanted is not None else None
+            marked = self._rows.mask(batch)
+            if marked is not None:
+                keep = marked if keep is None else keep & marked
+            if keep is not None and not keep.all():
+                batch = batch.filter(pa.array(keep))
+            return _shaped(batch, self._target, topic)
+        except (pa.ArrowException, KeyError, UnicodeError) as error:
+            raise DamagedFileError(str(error)) from error
+
+    def _pass_over(self, wanted: WantedFile, error: DamagedFileError, count: int) -> None:
+        """Do what `onDamage` says of messages that cannot be read."""
+        text = f"{wanted.file.path} of the archive {self._directory} is damaged: {error}"
+        if self._on_damage is OnDamage.FAIL:
+            raise StoreError(
+                f"{text}; restore the file from a copy, or option onDamage = skip reads the rest"
+            ) from error
+        log.warning("damage passed over: %s; up to %d messages are left out", text, count)
 
 
 def _groups(file: pq.ParquetFile, wanted: WantedFile) -> list[int]:
