@@ -95,7 +95,7 @@ def compact(
     )
     check(settings)
     selection = select()
-    selection.check()  # what is wrong is told before Spark starts
+    selection.check()  # reports mistakes before Spark starts
     if dry_run and (plan := plan_compact_here(selection, target, settings)) is not None:
         print_report(plan, as_json=as_json)
         return 0

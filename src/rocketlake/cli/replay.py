@@ -71,7 +71,7 @@ def replay(
         id=id_,
     )
     selection = select()
-    selection.check()  # what is wrong is told before Spark starts
+    selection.check()  # reports mistakes before Spark starts
     if dry_run and (plan := plan_replay_here(selection, target, settings)) is not None:
         return _show(plan, as_json=as_json)
     with Bars() as bars, spark.session("rocketlake replay") as session:

@@ -1,7 +1,7 @@
 """A store with queues and tables in files, made from one that keeps them in RocksDB.
 
 It is made as a backup is, and is a store of its own from then on: without a manifest, so that no
-later backup goes on with it. The source is only read.
+later backup continues it. The source is only read.
 """
 
 import shlex
@@ -44,7 +44,7 @@ def copy_with_file_queues(
     *,
     ops: FileOps | None = None,
 ) -> BackupReport:
-    """Make the copy in a directory that is empty or not there, or go on with one that was begun.
+    """Make the copy in a directory that is empty or not there, or continue one that was begun.
 
     Raises:
         RocksDbMissingError: the extra that reads RocksDB is not installed.

@@ -1,1 +1,1 @@
-"""Backup: a consistent copy of a store in use, the second time only what is new."""
+"""Backup: a consistent copy of a store in use; later runs copy only what is new."""

@@ -6,12 +6,12 @@
    left cleanly closed.
 3. Progress of consumers and deliveries is read before the end of the log is fixed: a copy may
    deliver again, but leaves nothing out. Topics and groups are read after it.
-4. While it is worked on, the copy has the mark of an unclean stop, and `backup.json` says so. A
-   crash leaves what was there before, and the next run goes on.
+4. While a backup runs, the copy has the mark of an unclean stop, and `backup.json` records it. A
+   crash leaves what was there before, and the next run continues.
 5. The source is only read, and its `lock` never touched.
 6. Where a start would cut good records off the log, the copy is not recovered: that would cut them
    off here. All bytes are copied as they are, the mark of an unclean stop too, and the report says
-   what a start would cut. Files from the cut on are copied whole, and anew by the next backup.
+   what a start would cut. Files from the cut on are copied whole, and again by the next backup.
 """
 
 from collections.abc import Callable
@@ -103,12 +103,12 @@ class BackupReport(Struct, frozen=True, kw_only=True):
 
 
 class Listener(Struct, frozen=True):
-    """Who is told how a backup goes."""
+    """Callbacks of a backup: notes, damage, progress."""
 
     note: Callable[[str], None]
     damage: Callable[[Finding], None]
     begin: Callable[[str, int], Callable[[int], None]]
-    """A step of so many bytes begins; the answer is told of each part that is done."""
+    """Start a step of so many bytes; the result is called with each part that is done."""
 
 
 class Backup:
@@ -136,7 +136,7 @@ class Backup:
         self._clock = clock or SystemClock()
 
     def run(self, *, prune: bool = False, verify: bool = False) -> BackupReport:
-        """Bring the backup up to date; `prune` removes what has expired in the source.
+        """Update the backup; `prune` removes what has expired in the source.
 
         Raises:
             StoreError: the directory is something else or of another store, the source is of a
@@ -178,7 +178,7 @@ class Backup:
         )
 
     def _check_cut_off(self, wanted: CutOff) -> CutOff:
-        """Return what lies behind the end of the copy.
+        """Return what is behind the end of the copy.
 
         Raises:
             StoreError: it is less than the source had.
@@ -245,7 +245,7 @@ class Backup:
     def _check_log(
         self, view: OfflineStore, former: Manifest | None, end: int, *, prune: bool
     ) -> None:
-        """Refuse a source whose log does not go on where the target's ends."""
+        """Refuse a source whose log does not continue where the target's ends."""
         if former is None:
             return
         elsewhere = "; name another directory"
@@ -288,7 +288,7 @@ class Backup:
     # --- copying ---------------------------------------------------------------------------------
 
     def _begin(self, view: OfflineStore, former: Manifest | None, started_at: str) -> Manifest:
-        """Have it on the disk that the copy is being changed."""
+        """Record on disk that the copy is being changed."""
         begun = Manifest(
             made_by=f"rocketlake {__version__}",
             state="copying",

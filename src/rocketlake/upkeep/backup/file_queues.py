@@ -1,7 +1,7 @@
 """A copy with queues and tables in files, of a store that keeps them in RocksDB.
 
 Queues are made from the copied log, as a start makes queues that are lost. What the log cannot tell
-is done here: where queues go on whose messages have all expired, and which topics were deleted.
+is done here: where queues continue whose messages have all expired, and which topics were deleted.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def require_readable(view: OfflineStore) -> None:
 def begin_expired_queues(
     view: OfflineStore, directory: StoreDir, clock: Clock, shape: QueueShape
 ) -> None:
-    """Make the queues whose messages have all expired, so that they go on with their numbers.
+    """Make the queues whose messages have all expired, so that their numbering continues.
 
     Each gets one unit, in the last place, for a message that the log has lost.
     """

@@ -106,7 +106,7 @@ class BackupFiles:
         return True
 
     def _place_of(self, file: Growing, known: CopiedFile | None) -> Path:
-        """Return where to write a file: beside one that is to be taken anew, else in place."""
+        """Return where to write a file: beside one that is to be replaced, else in place."""
         path = self.target / file.name
         former = self.former.get(file.name)
         is_anew = known is None and former is not None and self.ops.stat(path) is not None
@@ -151,7 +151,7 @@ class BackupFiles:
     def replace(self, source: Path, name: str, *, is_passing: bool = False) -> bool:
         """Copy a file whole; False if the source's is gone.
 
-        `is_passing`: the next backup takes it anew.
+        `is_passing`: the next backup copies it again.
         """
         entry = self.ops.stat(source)
         if entry is None:

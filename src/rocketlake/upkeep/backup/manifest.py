@@ -28,7 +28,7 @@ class CopiedFile(Struct, frozen=True, kw_only=True):
     bytes: int
     crc32: int
     rebuilt: bool = False
-    """The next backup takes it anew: the log gave it, or it lies behind where the log is cut."""
+    """The next backup copies it again: it was built from the log, or is behind the cut."""
 
     @property
     def is_of_log(self) -> bool:

@@ -62,7 +62,7 @@ class StoreCopier:
     # --- queues ----------------------------------------------------------------------------------
 
     def copy_queues(self) -> None:
-        """Copy the units that point into the log; of a queue that was made anew, all."""
+        """Copy the units that point into the log; of a queue that was rebuilt, all."""
         held: dict[str, set[str]] = {names.CONSUME_QUEUE: set(), names.BATCH_CONSUME_QUEUE: set()}
         for key, queue in self._view.queues.items():
             family = names.BATCH_CONSUME_QUEUE if queue.kind.is_batch else names.CONSUME_QUEUE
@@ -86,7 +86,7 @@ class StoreCopier:
             self._drop_others(_queue_name(family, key), {part.name for part in parts}, first)
 
     def _drop_queues(self, family: str, held: set[str]) -> None:
-        """Let go of queues that the source does not have, if that is wanted."""
+        """Remove queues that the source does not have, if pruning is wanted."""
         for topic in self._ops.entries(self._files.target / family):
             for queue in self._ops.entries(topic.path):
                 place = f"{family}/{topic.name}/{queue.name}"

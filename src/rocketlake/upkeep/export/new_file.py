@@ -1,4 +1,4 @@
-"""A file that has its name only when it is whole."""
+"""A file that gets its name when it is complete."""
 
 import io
 from pathlib import Path
@@ -17,7 +17,7 @@ class NewFile(io.RawIOBase):
     """
 
     def __init__(self, ops: FileOps, path: Path) -> None:
-        """Begin a file.
+        """Create the temporary file.
 
         Raises:
             FileAccessError: it cannot be made there.
@@ -36,11 +36,11 @@ class NewFile(io.RawIOBase):
         self.size = 0
 
     def writable(self) -> bool:
-        """Say yes."""
+        """Return True: the stream can be written to."""
         return True
 
     def write(self, data: Buffer) -> int:  # type: ignore[override]  # any bytes are taken
-        """Append; what a buffer still has for a file that was given up goes nowhere."""
+        """Append; bytes for a file that was given up are dropped."""
         count = memoryview(data).nbytes
         if self._writer is not None:
             self._writer.write(self.size, data)
@@ -48,11 +48,11 @@ class NewFile(io.RawIOBase):
         return count
 
     def tell(self) -> int:
-        """Return how much there is."""
+        """Return the number of bytes written."""
         return self.size
 
     def commit(self) -> None:
-        """Have it on the disk, under its name."""
+        """Sync the file and give it its name."""
         assert self._writer is not None, "a file is finished once"
         self._writer.sync()
         self._let_go()
@@ -60,7 +60,7 @@ class NewFile(io.RawIOBase):
         self._ops.sync_dir(self._path.parent)
 
     def abandon(self) -> None:
-        """Leave nothing behind; nothing happens to a file that is finished."""
+        """Remove the temporary file; a finished file stays."""
         if self._writer is not None:
             self._let_go()
             self._ops.unlink(self._temporary)

@@ -50,17 +50,17 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Where rows go."""
+    """A writer of rows."""
 
     odd_times: int
     """Rows that were taken with a time that no calendar has and the format cannot hold."""
 
     def write(self, rows: list[Row]) -> None:
-        """Take rows."""
+        """Write rows."""
         ...
 
     def close(self) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         ...
 
 
@@ -74,7 +74,7 @@ _SUFFIXES: Final = {
 
 
 def shape_of(path: Path, wanted: Format | None = None) -> Shape:
-    """Tell by a file's name how it is to be written.
+    """Return format and compression by a file's name.
 
     Raises:
         ValueError: the name does not tell.
@@ -118,7 +118,7 @@ class _Packed:
             self._closing.append(self.stream)
 
     def close(self) -> None:
-        """End the compression."""
+        """Finish the compressed stream."""
         for part in self._closing:
             part.close()
 
@@ -133,11 +133,11 @@ class _JsonSink:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, rows: list[Row]) -> None:
-        """Take rows."""
+        """Write rows."""
         self._packed.stream.write(self._encoder.encode_lines(rows))
 
     def close(self) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         self._packed.close()
 
 
@@ -154,7 +154,7 @@ class _CsvSink:
         self._writer.writerow(self._names)
 
     def write(self, rows: list[Row]) -> None:
-        """Take rows."""
+        """Write rows."""
         self._writer.writerows([_cell(getattr(row, name)) for name in self._names] for row in rows)
         self._flush()
 
@@ -164,7 +164,7 @@ class _CsvSink:
         self._text.truncate()
 
     def close(self) -> None:
-        """Write what still waits."""
+        """Write what is buffered."""
         self._flush()
         self._packed.close()
 
@@ -196,7 +196,7 @@ class _ParquetSink:
         self.odd_times = 0
 
     def write(self, rows: list[Row]) -> None:
-        """Take rows; they are written when there are enough for a group."""
+        """Buffer rows; write them when there are enough for a group."""
         for row in rows:
             self._rows.append(row)
             is_odd = not all(map(is_calendar_time, (row.store_timestamp, row.born_timestamp)))
@@ -215,7 +215,7 @@ class _ParquetSink:
         self._rows, self._size = [], 0
 
     def close(self) -> None:
-        """Write what still waits, and the end of the file."""
+        """Write what is buffered, and the end of the file."""
         if self._rows:
             self._write_group()
         self._writer.close()

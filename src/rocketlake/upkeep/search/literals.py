@@ -1,4 +1,4 @@
-"""The text that every match of a regular expression must hold, so that bytes can be sifted first.
+"""The text that every match of a regular expression must hold, to search raw bytes for first.
 
 Only what is certain is taken: a run of plain characters outside of groups, classes and
 alternatives. A pattern with none, like `[0-9]+`, has no such text, and every message is looked at.
@@ -59,7 +59,7 @@ def _class_width(pattern: str, at: int) -> int:
 
 
 def sieve(text: str, *, ignore_case: bool) -> re.Pattern[bytes] | None:
-    """Return what finds a text in the bytes of a record; None if it would find nothing out.
+    """Return a search for a text in the bytes of a record; None if it could not exclude any.
 
     `name=value` of a property is stored with another byte in the place of `=`.
     """

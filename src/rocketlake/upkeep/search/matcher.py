@@ -35,7 +35,7 @@ class Field(StrEnum):
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What is looked for, and where."""
+    """The pattern, and where to search for it."""
 
     pattern: str
     fields: frozenset[Field] = frozenset(Field)
@@ -102,7 +102,7 @@ class Matcher:
             found = wanted.search(columns.buffer, behind)
 
     def match(self, message: StoredMessage) -> Hit | None:
-        """Return the first place of a message that matches; None if none does."""
+        """Return the first match in a message, or None."""
         search = self._regex.search
         for where, text in self._texts(message):
             found = search(text)
