@@ -59,7 +59,7 @@ TRACED = (
         Dispatcher._run_round,
         Dispatcher._release,
         Dispatcher.dispatch_range,
-        Dispatcher._tell,
+        Dispatcher._notify,
     ),
     *(_Bell.set, _Bell.wait, _Bell.clear),
     *(BackgroundService.wakeup, BackgroundService._run, BackgroundService._run_guarded),

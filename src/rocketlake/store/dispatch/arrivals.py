@@ -12,7 +12,7 @@ from rocketlake.store.ports import Arrival, ArrivalListener
 log = logging.getLogger(__name__)
 
 
-def tell_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) -> None:
+def notify_all(listeners: Iterable[ArrivalListener], arrivals: Sequence[Arrival]) -> None:
     """Notify every listener; one that raises is logged, and the others are notified."""
     for listener in listeners:
         try:
@@ -29,7 +29,7 @@ class ArrivalRelay:
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Notify every listener, in the caller's thread."""
-        tell_all(self._listeners, arrivals)
+        notify_all(self._listeners, arrivals)
 
 
 class Arrivals(Sequence[Arrival]):

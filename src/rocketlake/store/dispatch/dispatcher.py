@@ -23,7 +23,7 @@ from rocketlake.files.background_service import BackgroundService
 from rocketlake.files.handed_call import HandedCall
 from rocketlake.files.slice import Slice
 from rocketlake.format.record import Check, RecordColumns, Scan, StopReason, scan
-from rocketlake.store.dispatch.arrivals import Arrivals, tell_all
+from rocketlake.store.dispatch.arrivals import Arrivals, notify_all
 from rocketlake.store.dispatch.early_parse import ParsedEarly, parse_early
 from rocketlake.store.dispatch.placement import Placement, Records
 from rocketlake.store.dispatch.unit_builder import UnitBuilder
@@ -459,7 +459,7 @@ class Dispatcher(BackgroundService):
         self.dispatched_timestamp = int(columns["store_timestamp"][-1])
         self.dispatched_record = int(columns["physical_offset"][-1])
         if self.listeners and self._role.tells_arrivals:
-            self._tell(Arrivals(placement, ends, dispatched.bitmaps))
+            self._notify(Arrivals(placement, ends, dispatched.bitmaps))
 
     def _put_keys(self, index: IndexFileSet | IndexCatchUp, columns: RecordColumns) -> None:
         try:
@@ -468,8 +468,8 @@ class Dispatcher(BackgroundService):
             self._failing_part = RunningFlag.INDEX_FILE_ERROR
             raise
 
-    def _tell(self, arrivals: Arrivals) -> None:
-        tell_all(self.listeners, arrivals)
+    def _notify(self, arrivals: Arrivals) -> None:
+        notify_all(self.listeners, arrivals)
 
     def _note_failure(self, error: RocketLakeError, *, is_asked: bool) -> None:
         # Why: a read that asks for a round does not make puts be refused earlier.

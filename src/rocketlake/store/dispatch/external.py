@@ -63,4 +63,4 @@ class ExternalDispatchNotifier(Dispatcher):
                 (block.key.topic, block.key.queue_id): block.following()
                 for block in placement.blocks()
             }
-            self._tell(Arrivals(placement, ends, dispatched.bitmaps))
+            self._notify(Arrivals(placement, ends, dispatched.bitmaps))

@@ -24,7 +24,7 @@ from rocketlake.store.queue.queue_set import AnyQueue, ConsumeQueueSet
 
 log = logging.getLogger(__name__)
 
-_TOLD_MAX = 20  # names that are logged; a log may hold any number of them
+_LOGGED_MAX = 20  # names that are logged; a log may hold any number of them
 
 Ends = dict[tuple[str, int], int]
 """Topic and queue id -> the queue offset behind the last message."""
@@ -46,13 +46,13 @@ class UnitBuilder:
         self._is_batch_queue = is_batch_queue  # of a topic
         self._rules = rules
         self._deleted = deleted
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def place(self, records: Records) -> Placement:
         """Return the units of records, and log names of light queues that cannot be."""
         placement = place(records, self._rules, self._deleted())
         for row, name in placement.impossible:
-            self._tell(name, int(records.columns.rows[row]["physical_offset"]))
+            self._log_once(name, int(records.columns.rows[row]["physical_offset"]))
         return placement
 
     def put(self, placement: Placement, bitmaps: Bitmaps) -> Ends:
@@ -97,7 +97,7 @@ class UnitBuilder:
         for key, start, stop, first, physical, end in found.ranges():
             queue = self._find(key)
             if queue is None:
-                self._tell(key.topic, physical)
+                self._log_once(key.topic, physical)
                 continue
             part = slice(start, stop)
             if isinstance(queue, BatchConsumeQueue):
@@ -130,8 +130,8 @@ class UnitBuilder:
             queue = self._queues.get_or_create(key, is_batch=is_batch)
         return queue
 
-    def _tell(self, name: str, physical_offset: int) -> None:
+    def _log_once(self, name: str, physical_offset: int) -> None:
         """Log a name that no queue can have, once."""
-        if name not in self._told and len(self._told) < _TOLD_MAX:
-            self._told.add(name)
+        if name not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged.add(name)
             log.warning("no queue for a record offset=%d name=%r", physical_offset, name[:300])
