@@ -78,7 +78,7 @@ class RebuildPlan(Struct, frozen=True, kw_only=True):
         return sum(part.end - part.begin for part in self.parts)
 
     def lines(self) -> Iterator[str]:
-        """Say in words what will be done."""
+        """Return the plan as lines of text."""
         yield (
             f"read {self.bytes} bytes of log in {len(self.shape.log_files)} files, as "
             f"{len(self.parts)} parts"
@@ -109,7 +109,7 @@ class RebuildReport(Struct, frozen=True, kw_only=True):
     """Entries of the index: keys, and tags where it has them."""
     index_files: int
     bad_parts: int
-    """Places of the log where no record could be read."""
+    """Parts of the log where no record could be read."""
     parts: int
     seconds: float
 
@@ -264,7 +264,7 @@ class _Rebuild:
         return queues, index_files
 
     def _abandon(self, writer: PartWriter) -> None:
-        """Let go of what was built: nothing of it counts."""
+        """Close what was built; it is not used."""
         writer.close()
         self._readers.close()
         if self._queues is not None:

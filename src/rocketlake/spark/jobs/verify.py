@@ -39,7 +39,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True):
-    """What came out."""
+    """The result of the checks."""
 
     summary: VerifySummary
     faults: list[Fault]

@@ -128,7 +128,7 @@ def _likely_shapes(chosen: Mapping[str, object]) -> Iterator[IndexShape]:
 
 
 class _IndexFile:
-    """An index file that is asked for its shape."""
+    """An index file whose shape is looked for."""
 
     def __init__(self, entry: Entry, readers: Readers) -> None:
         self._entry = entry

@@ -55,7 +55,7 @@ class Chunk(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """Where and why a walk could not go on in a file; OK never."""
+    """Where and why a walk stopped in a file; the reason is never OK."""
 
     file: OffsetFile
     physical_offset: int
@@ -123,7 +123,7 @@ class Readers:
         return [(start, end)]
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -250,7 +250,7 @@ class LogView:
         return self._budgets.setdefault(file.base_offset, SearchBudget(file.size))
 
     def has_more(self, end: int) -> bool:
-        """Tell, by a few bytes, whether anything may have been written behind the end."""
+        """Tell by a few bytes whether anything may be written behind the end."""
         file = self.file_at(end)
         head = self.read(end, layout.BLANK_HEADER_SIZE)
         if file is None or int.from_bytes(head[4:8], "big", signed=True) == layout.MAGIC_BLANK:
@@ -446,7 +446,7 @@ def _cut_by_window(found: Scan, buffer: bytes) -> bool:
 
 
 def _without_twins(files: list[OffsetFile], damage: Damage) -> list[OffsetFile]:
-    """Keep one of files with the same name in several directories, and say so."""
+    """Keep one of several files of the same name in different directories, and report it."""
     kept: list[OffsetFile] = []
     for file in files:
         if kept and kept[-1].base_offset == file.base_offset:

@@ -95,7 +95,7 @@ class QueueView(StoredUnits):
         return log_min <= place[0] < self.max_physical_offset
 
     def recheck_min(self, log_min: int) -> None:
-        """Take in units before the first one that the log still holds, if it was not found right.
+        """Lower the first message to earlier units that the log still holds, if it was found wrong.
 
         Why: a search among units believes those that it looks at, and one may be damaged.
         """

@@ -1,4 +1,4 @@
-"""Consume queues that RocketMQ keeps in RocksDB, with the face of queues that are files.
+"""Consume queues that RocketMQ keeps in RocksDB, with the interface of queues that are files.
 
 A queue ends behind its last unit, or where the table of bounds says if all its units are gone. It
 begins with the first unit whose message the log still holds: the broker drops older ones when

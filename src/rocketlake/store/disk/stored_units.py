@@ -109,7 +109,7 @@ class StoredUnits:
             damage.report(file.path, position, f"no valid unit; {self.key} is cut here")
 
     def _pass_invalid(self, file: OffsetFile, count: int, damage: Damage | None) -> None:
-        """Move the end behind the last valid unit, where anything stands behind the first `count`.
+        """Move the end behind the last valid unit, if anything follows the first `count` units.
 
         Invalid units at the end are reported, since no read reaches them.
         """
@@ -159,7 +159,7 @@ class StoredUnits:
         return -1
 
     def _find_max_physical(self) -> None:
-        """Take the end of the record that the last real unit points to."""
+        """Set the end of the record that the last real unit points to."""
         self.max_physical_offset = -1
         last = self.end_index - 1
         place = self.place_at(last)

@@ -48,7 +48,7 @@ class Traits(Struct, frozen=True, kw_only=True):
 
 
 def look_at(directory: StoreDir) -> Traits:
-    """Look at a store's names, its checkpoint and the mark of a running store."""
+    """Read the names in a store, its checkpoint and the mark of a running store."""
     abort = directory.ops.stat(directory.path(names.ABORT))
     rocksdb = bool(_rocksdb_queues(directory))
     variants = list(_variants(directory, rocksdb=rocksdb))

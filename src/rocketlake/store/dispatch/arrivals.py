@@ -1,4 +1,4 @@
-"""Arrivals: the messages of one dispatch round, each made when it is looked at."""
+"""Arrivals: the messages of one dispatch round, each made when it is read."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ class ArrivalRelay:
 
 
 class Arrivals(Sequence[Arrival]):
-    """What readers can now get, in the order of the log.
+    """The messages that readers can now get, in the order of the log.
 
     A message that entered light queues arrives in its own queue first, then in each of them.
     `ends` says it in short: for each queue that grew, the queue offset behind its last message.

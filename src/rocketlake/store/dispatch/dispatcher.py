@@ -186,7 +186,7 @@ class Dispatcher(BackgroundService):
             sleep(0)
 
     def pause_s(self) -> float:
-        """Wait shortly while many messages come, for a wake-up when few do."""
+        """Return a short pause while many messages come, else wait for a wake-up."""
         if self._is_failing:
             return _RETRY_S
         if self._rate > self._find_many():
@@ -283,7 +283,7 @@ class Dispatcher(BackgroundService):
         return task.result()
 
     def go_back_to(self, offset: int, timestamp: int, record: int) -> None:
-        """Go on at an offset below the last one, `record` being the last before it; exclusively."""
+        """Continue at a lower offset; `record` is the last one before it. Call it exclusively."""
         self.dispatched_where = min(self.dispatched_where, offset)
         if self.dispatched_record >= offset:
             self.dispatched_record, self.dispatched_timestamp = record, timestamp

@@ -19,7 +19,7 @@ _SIZE_MAX: Final = 16 << 10
 
 
 class ParsedEarly(Struct, frozen=True):
-    """Records of one range of the log, in memory of their own."""
+    """A copy of the records of one range of the log."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class ParsedEarly(Struct, frozen=True):
 
 
 def parse_early(log: CommitLog, start: int) -> ParsedEarly | None:
-    """Parse what is appended behind an offset; None if there is nothing, or much.
+    """Parse what is appended behind an offset; None if there is nothing, or too much.
 
     The bytes are copied, so that no file is held. Nothing that is found here may be shown before
     `CommitLog.confirm_offset` has passed its end, or after the log was cut.

@@ -15,7 +15,7 @@ from rocketlake.store.ports import DispatchSlice
 
 
 class SqlSubscription(Struct, frozen=True):
-    """What a group wants of a topic, and the bits it owns."""
+    """The SQL92 filter of a group for a topic, and the positions of its bits."""
 
     wanted: SqlFilter
     positions: Sequence[int]

@@ -48,7 +48,7 @@ Rows = npt.NDArray[np.intp]
 
 
 class PlacementRules(Struct, frozen=True, kw_only=True):
-    """What of a store's options decides on units."""
+    """The options of a store that decide on units."""
 
     delays_ms: Sequence[int] = ()
     """The delay of each level; needed for tags codes of the schedule topic only."""
@@ -102,7 +102,7 @@ class Placement:
         self.light: dict[QueueKey, list[tuple[int, int]]] = {}
         """Light queues -> rows, and the number of each."""
         self.impossible: list[tuple[int, str]] = []
-        """Rows, and names of light queues that cannot be."""
+        """Rows, and light queues that they name but no queue can be called."""
 
     def units(self, rows: Rows) -> Units:
         """Return the plain units of rows."""

@@ -1,4 +1,4 @@
-"""FamilyTimes: whether queues of topics were made or deleted since a look at their directories."""
+"""FamilyTimes: whether queues of topics were made or deleted since their directories were read."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _TICK_MS: Final = 1000  # more than a file system's clock is coarse
 
 
 class FamilyTimes(Struct, frozen=True):
-    """When topics were last made or deleted, and when that was looked at."""
+    """When topics were last made or deleted, and when that was read."""
 
     changed_ms: tuple[int, ...]
     looked_ms: int

@@ -9,7 +9,7 @@ from rocketlake.store.offline.view import OfflineStore
 
 
 class Follower:
-    """Hands out records behind a position as they appear.
+    """Yields records behind a position as they appear.
 
     A record that looks bad is one that is being written: it is looked at again the next time. If
     it still looks bad then, and the log goes on behind it, it is damage and stepped over.

@@ -1,4 +1,4 @@
-"""Along the log, past whatever is damaged: to the next record that claims its very place.
+"""A walk of the log past damage: on to the next record that claims its very place.
 
 So what is found does not depend on where partitions were cut.
 """
@@ -14,7 +14,7 @@ from rocketlake.store.recovery.log_end import search
 
 
 class Gap(Struct, frozen=True):
-    """Bytes of the log that are no good record, and why."""
+    """Bytes of the log that are not a good record, and why."""
 
     file: OffsetFile
     physical_offset: int

@@ -1,4 +1,4 @@
-"""LogSync: the log of a store that another process writes, brought to the disk by a reader."""
+"""LogSync: the log of a store that another process writes, flushed by a reader."""
 
 import logging
 from pathlib import Path
@@ -24,7 +24,7 @@ class LogSync:
         self._is_refused = False
 
     def run(self, end: int) -> bool:
-        """Have all records on the disk that end at an offset or before it.
+        """Flush all records that end at or before an offset.
 
         Returns False if that is not permitted.
 

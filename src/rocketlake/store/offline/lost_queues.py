@@ -1,4 +1,4 @@
-"""Queues that lost something while their store was closed, as its inventory tells."""
+"""Queues that lost something while their store was closed, by its inventory."""
 
 from collections.abc import MutableMapping
 
@@ -12,7 +12,7 @@ from rocketlake.store.inventory import InventoryFile, QueueBounds, find_losses
 def drop_lost(
     directory: StoreDir, queues: MutableMapping[QueueKey, QueueView], log: tuple[int, int]
 ) -> bool:
-    """Take out the queues that lost their first units; tell whether any queue lost something.
+    """Remove the queues that lost their first units; tell whether any queue lost something.
 
     What they lack is in the log. A topic that has no queue any more counts as deleted.
     """

@@ -1,4 +1,4 @@
-"""PastDamageStore: a store that is read past whatever is damaged.
+"""PastDamageStore: a store that is read past its damage.
 
 `OfflineStore` shows a store as a start would leave it: the log cut at the first bad record, a
 queue at the first unit that is not valid. This one goes on behind both, and shows every message
@@ -33,7 +33,7 @@ class PastDamageStore(OfflineStore):
 
     _look_again_ms = 0
     _passed_in_vain = -1
-    """The end of the log if what stands behind it is known not to count; -1: it is not known."""
+    """The end of the log if what follows it is known not to count; -1: not known."""
 
     @cached_property
     def tail(self) -> log_end.Tail:
@@ -95,7 +95,7 @@ class PastDamageStore(OfflineStore):
             self.damage.report(gap.file.path, gap.file_position, text, size=gap.size)
 
     def refresh(self) -> bool:
-        """Take in what another process has written since, behind damage too."""
+        """Add what another process has written since, behind damage too."""
         if super().refresh():
             return True
         if "queues" not in self.__dict__ or not self._goes_on():

@@ -1,4 +1,4 @@
-"""Proof that every byte of a store is understood: decode, write anew from the values, compare."""
+"""Proof that every byte of a store is understood: decode it, encode the values again, compare."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from rocketlake.store.offline.view import OfflineStore
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """The bytes of one family: written anew the same, known filler, and what is left."""
+    """The bytes of one family: reproduced, known filler, and unexplained."""
 
     family: str
     items: int
@@ -138,7 +138,7 @@ def _rewrite_unit(data: bytes, *, is_batch: bool) -> bytes:
 
 
 def _index(store: OfflineStore, advance: Callable[[int], None]) -> Account:
-    """Build each index file anew from its entries and compare the whole of it."""
+    """Rebuild each index file from its entries and compare all of it."""
     entries = same = unexplained = 0
     for file in store.index_files:
         data = store.read_file(file.path, file.size)
@@ -153,7 +153,7 @@ def _index(store: OfflineStore, advance: Callable[[int], None]) -> Account:
 
 
 def rebuild_index(data: bytes, slots: int) -> bytes:
-    """Write an index file anew: header and entries from their values, slots from the chains."""
+    """Rebuild an index file: header and entries from their values, slots from the chains."""
     header = index_format.IndexHeader.decode(data)
     out = bytearray(len(data))
     out[: layout.INDEX_HEADER_SIZE] = header.encode()

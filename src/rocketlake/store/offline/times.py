@@ -1,4 +1,4 @@
-"""Queue offsets by store time in a store that is only read, by the rules of `queue_times`."""
+"""Queue offsets by store time in a store that is only read, by the rules of `queue.times`."""
 
 from rocketlake.store.disk.log import LogView, is_record_at, store_timestamp
 from rocketlake.store.disk.queues import QueueView

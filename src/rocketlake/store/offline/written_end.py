@@ -42,7 +42,7 @@ class Times(Struct):
 
 
 class WrittenEnd(Struct, frozen=True):
-    """Where a log ends, and what of it is no good record, as far as was looked."""
+    """Where a log ends, and the gaps before that end."""
 
     tail: Tail
     gaps: tuple[Gap, ...] = ()

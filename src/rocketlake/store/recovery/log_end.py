@@ -22,7 +22,7 @@ _ORDINARY_ENDS = (StopReason.END_OF_DATA, StopReason.END_OF_FILE)
 
 
 class Tail(Struct, frozen=True):
-    """Where the log ends, and why there."""
+    """Where the log ends, and what stopped the walk there."""
 
     end_offset: int
     started_at: int

@@ -1,4 +1,4 @@
-"""What recovery learns from reading the last files of a log: its end, and what was on the way."""
+"""The walk of recovery over the last files of a log: its end, and facts about its last records."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def viewed(directory: StoreDir, file_size: int) -> Iterator[LogView]:
 
 
 class LogWalk(Struct, frozen=True, kw_only=True):
-    """The end of a log, and what the records before it say."""
+    """The end of a log, and facts about the records before it."""
 
     tail: Tail
     last_record: int

@@ -45,7 +45,7 @@ class RecoveryParts(Struct, frozen=True, kw_only=True):
 
 
 class RecoveryReport(Struct, frozen=True, kw_only=True):
-    """What a start found and did."""
+    """What a recovery found and did."""
 
     is_clean: bool
     log_min: int = 0
@@ -53,13 +53,13 @@ class RecoveryReport(Struct, frozen=True, kw_only=True):
     read_from: int = 0
     """From where on the log was read."""
     cut_bytes: int = 0
-    """Bytes behind the end that were something, and are gone."""
+    """Bytes behind the end that were not zero and are cut off."""
     dispatched_from: int | None = None
-    """Where dispatch began anew; None: nothing was lacking."""
+    """Where dispatch began; None: nothing was lacking."""
     dispatched_where: int = 0
-    """Where it goes on: the end of the log, or of its confirmed part."""
+    """Where dispatch continues: the end of the log, or of its confirmed part."""
     indexed_from: int | None = None
-    """Where keys are lacking that are indexed while the store is in use; None: none are."""
+    """From where keys are indexed while the store is in use; None: no keys are lacking."""
     redispatched: int = 0
     """Messages that queues lacked and got."""
     last_timestamp: int = 0
@@ -68,4 +68,4 @@ class RecoveryReport(Struct, frozen=True, kw_only=True):
     """The next queue offset of each queue."""
     elapsed_ms: int = 0
     notes: tuple[str, ...] = ()
-    """What was not as it should be, in words."""
+    """Problems that were found, as text."""

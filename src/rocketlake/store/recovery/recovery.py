@@ -65,7 +65,7 @@ class Recovery:
         self._started_s = self._told_s = parts.clock.monotonic_s()
 
     def run(self, *, is_clean: bool) -> RecoveryReport:
-        """Bring log, queues and index to one state; `is_clean` tells how the store was stopped.
+        """Make log, queues and index consistent; `is_clean` tells how the store was stopped.
 
         Raises:
             FlushFailedError: what the store relies on may not be on the disk.
@@ -221,7 +221,7 @@ class Recovery:
         return min(_file_begin(view, end) for end in ends)
 
     def _distrust(self, view: LogView, first: OffsetFile) -> None:
-        """Have units of what was not surely flushed made again."""
+        """Drop units that may not have been flushed, so that they are made again."""
         # Why: of what was not flushed when the power went, each page and each name of a file is
         # there or not. A unit in the middle may be lost, or whole but for its tags code, and no
         # later look at the end of its queue would find that.
@@ -315,7 +315,7 @@ class Recovery:
         return cut_bytes
 
     def _cut(self, walk: LogWalk, *, is_clean: bool) -> None:
-        """Make the end of the log that of all files."""
+        """Cut all files at the end of the log."""
         parts, end = self._parts, walk.tail.end_offset
         # Order: first flush what stays, then cut queues and index, and the log last: a crash in
         # between leaves nothing that points to missing records.
@@ -403,7 +403,7 @@ class Recovery:
         return True
 
     def _dispatch(self, view: LogView, start: int, end: int) -> None:
-        """Bring a range to queues and index, file by file."""
+        """Dispatch a range to queues and index, file by file."""
         parts = self._parts
         self._done, self._total = self._total, self._total + end - start
         parts.on_dispatch(start, end)

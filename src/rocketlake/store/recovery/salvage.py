@@ -1,4 +1,4 @@
-"""What a cut would take of a log is saved first, where good records are among it.
+"""Saves the bytes that recovery cuts off a log, if they hold good records.
 
 1. `<store>/salvage/<UTC time>/` has a file for each log file that loses something, named by the
    physical offset of its first byte, and `salvage.json`, which is written last: a directory
@@ -43,7 +43,7 @@ class Cut(Struct, frozen=True, kw_only=True):
     position: int
     """The same place as a file and a byte of it."""
     bytes: int
-    """From there to behind the last byte that is not zero."""
+    """From there to the end of the last byte that is not zero."""
     first_record: int
     """The offset of the first good record that the log loses."""
     made_by: str = f"rocketlake {__version__}"
@@ -68,7 +68,7 @@ class Salvage:
         self._clock = clock
 
     def save(self, view: LogView, cut: Cut) -> Path:
-        """Save what a cut takes, unless that was done before; return the directory that has it.
+        """Save what a cut takes, unless it is saved already; return its directory.
 
         Raises:
             StoreError: it cannot be saved; nothing may be cut then.
@@ -164,7 +164,7 @@ class Salvage:
                 self._remove(entry.path)
 
     def _remove(self, path: Path) -> None:
-        """Remove what `_write` made in a directory, and that if nothing else is in it."""
+        """Remove what `_write` made in a directory, and the directory if it is empty then."""
         for entry in self._ops.entries(path):
             if _is_ours(entry):
                 self._ops.unlink(entry.path)

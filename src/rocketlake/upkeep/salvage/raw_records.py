@@ -24,7 +24,7 @@ class RawFile:
     """A file with bytes of a log."""
 
     def __init__(self, ops: FileOps, path: Path, base_offset: int | None = None) -> None:
-        """Take a file; without `base_offset` its name or its first record tells where it lay."""
+        """Take a file; without `base_offset` its name or its first record gives its place."""
         self._ops = ops
         self.path = path
         self.base_offset = base_offset if base_offset is not None else _base_of(path.name)

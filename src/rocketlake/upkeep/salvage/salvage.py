@@ -85,7 +85,7 @@ class RawSource:
 
     @property
     def size(self) -> int:
-        """How many bytes there are to look at."""
+        """How many bytes will be read."""
         return sum(file.size for file in self.files)
 
     @property
@@ -120,7 +120,7 @@ class RawSource:
         )
 
     def mark_replayed(self, moment_ms: int) -> None:
-        """Write down that its messages were put again; nothing where there is no description."""
+        """Note that its messages were put again, if it has a description."""
         if self.description is None:
             return
         path = self.path / DESCRIPTION
@@ -213,7 +213,7 @@ def _read(ops: FileOps, path: Path) -> bytes:
 
 
 class ReplayReport(Struct, kw_only=True):
-    """What became of the records of a source."""
+    """The result for the records of a source."""
 
     put: int = 0
     held: int = 0

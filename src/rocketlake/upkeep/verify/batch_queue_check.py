@@ -26,7 +26,7 @@ class BatchResult(Struct):
 
 
 class BatchQueueCheck:
-    """Goes along the units of batch queues as records come."""
+    """Steps through the units of batch queues as records come."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers

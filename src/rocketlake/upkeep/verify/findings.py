@@ -53,7 +53,7 @@ class Pending(Struct, kw_only=True, rename="camel"):
 
 
 class Ledger:
-    """Keeps findings: a bounded list, counts without bound, and a listener that hears of all."""
+    """Keeps findings: a bounded list, a count of all, and a listener that receives all."""
 
     def __init__(
         self, listener: Callable[[Finding], None] | None = None, kept: int = 100_000

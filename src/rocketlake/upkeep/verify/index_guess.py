@@ -1,4 +1,4 @@
-"""How many slots a damaged index file has: the count under which most of its chains hold."""
+"""How many slots a damaged index file has: the count that makes most of its chains consistent."""
 
 from typing import Final
 

@@ -84,7 +84,7 @@ class KeyReport(Struct):
 
 
 class KeyCursor:
-    """Goes along the entries of all index files as keys come.
+    """Steps through the entries of all index files as keys come.
 
     RocketMQ 5.5 indexes the tag of a record behind its keys, earlier releases do not, and a store
     may have been written by both. So tags are expected until one is not there, and again from the

@@ -19,7 +19,7 @@ _ROWS_MAX: Final = 65_536
 
 
 class BadPart(Struct, frozen=True):
-    """Bytes that are no good records: from an offset to another, and why."""
+    """A range of bytes that are not good records, and why."""
 
     begin: int
     end: int
@@ -195,6 +195,6 @@ class LogFileWalk:
 
 
 def bad_text(part: BadPart) -> str:
-    """Say in words what is wrong with a part of the log."""
+    """Return text on what is wrong with a part of the log."""
     text = reason_text(part.reason)
     return f"{text}; records go on at {part.end}" if part.has_record_behind else text

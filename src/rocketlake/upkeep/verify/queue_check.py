@@ -1,4 +1,4 @@
-"""Records against their queues: each unit that `placement` gives a record stands in its place.
+"""Records against their queues: each unit that `placement` gives a record is in its place.
 
 Matches are only counted, as runs of units that records have confirmed. Mismatches are reported, or
 kept for the look at each queue's remaining units (`unconfirmed_units`).
@@ -53,7 +53,7 @@ class Lack(Struct):
     """The first few of them."""
 
     def add(self, other: "Lack") -> None:
-        """Take more of them."""
+        """Add more messages."""
         self.count += other.count
         self.first_physical = min(self.first_physical, other.first_physical)
         self.last_physical = max(self.last_physical, other.last_physical)
@@ -86,7 +86,7 @@ class UnitReport(Struct):
     earlier: dict[int, int] = field(default_factory=dict)
     """By queue: records of an earlier life of their topic, which was deleted and made again."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """By topic: records of before its deletion, by the table of deleted topics."""
+    """By topic: records from before its deletion, by the table of deleted topics."""
     suspects: list[Suspect] = field(default_factory=list)
     suspects_left_out: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Group(Struct, frozen=True):
         )
 
     def lack(self, chosen: Rows) -> Lack:
-        """Sum some of the records up as messages that the queue lacks."""
+        """Return some of the records as messages that the queue lacks."""
         return _lack(self.offsets[chosen], self.places[chosen])
 
 
@@ -163,7 +163,7 @@ class UnitCheck:
                     counts[topic] = counts.get(topic, 0) + count
 
     def _take_rows(self, placement: Placement) -> None:
-        """Compare all records at once; only what differs is looked at queue by queue."""
+        """Compare all records at once; only differences are judged queue by queue."""
         found, columns = placement.by_queue(), placement.records.columns
         rows, offsets = found.rows, found.offsets.astype(np.int64)
         places = columns["physical_offset"][rows].astype(np.int64)
@@ -266,7 +266,7 @@ class UnitCheck:
             )
 
     def _odd(self, group: Group, units: Units, index: int) -> Fault:
-        """Say what is wrong with a unit that points to its record, but says something else."""
+        """Describe what is wrong with a unit that points to its record."""
         queue, number = group.queue, int(group.offsets[index])
         size, code = int(units["size"][index]), int(units["tags_code"][index])
         record = int(group.places[index])

@@ -71,7 +71,7 @@ class RecordChecks:
         return faults
 
     def forget(self) -> None:
-        """Do not compare what comes with what was before."""
+        """Do not compare the next records with earlier ones."""
         self._times_before = np.empty(0, np.int64)  # of the last two records
         self._places_before = np.empty(0, np.int64)
 

@@ -41,7 +41,7 @@ Units = npt.NDArray[np.void]
 
 
 class QueuePlace(Struct, frozen=True, kw_only=True):
-    """One queue: its files and bounds, counted in units from the queue's begin."""
+    """One queue: its files and bounds, counted in units from the start of the queue."""
 
     number: int
     key: QueueKey
@@ -66,7 +66,7 @@ class QueuePlace(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """How the queue is called in findings."""
+        """The name of the queue in findings."""
         return f"{self.key.topic}/{self.key.queue_id}"
 
     def place_of(self, index: int) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Units of many queues, each read in the order of its log, a little ahead."""
+"""Units of many queues, each read in the order of the log, a little ahead."""
 
 from collections import OrderedDict
 from itertools import pairwise

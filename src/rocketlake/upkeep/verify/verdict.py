@@ -1,4 +1,4 @@
-"""What the pieces of work found together: what is wrong, and what a start repairs by itself."""
+"""The result of all pieces of work: what is wrong, and what a start repairs by itself."""
 
 import bisect
 from collections import Counter
@@ -26,7 +26,7 @@ _PAGE_SIZE = 4096
 
 
 class Judge:
-    """Puts reports together and fills a ledger."""
+    """Combines reports, and adds what is wrong to a ledger."""
 
     def __init__(self, store: Layout, reports: Sequence[LogReport], ledger: Ledger) -> None:
         self._store = store

@@ -42,14 +42,14 @@ from rocketlake.upkeep.verify.unconfirmed_units import (
 from rocketlake.upkeep.verify.verdict import Judge
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-"""Returns what a function makes of each of some arguments, in order; both can be pickled."""
+"""Returns the result of a function for each argument, in order; both can be pickled."""
 
 WHAT: Final = frozenset({"log", "queues", "index", "tables"})
 _FEW_UNITS: Final = 1 << 20  # are checked in less time than it takes to send them to a process
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
-    """What to check, and with how many threads; 0 takes one for each core."""
+    """What to check, and with how many threads (0: one per core)."""
 
     what: frozenset[str] = WHAT
     jobs: int = 0
@@ -60,12 +60,12 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def workers(self) -> int:
-        """How many threads work."""
+        """The number of worker threads."""
         return self.jobs or os.cpu_count() or 1
 
 
 class VerifyPlan(Struct, frozen=True, kw_only=True):
-    """What will be looked at."""
+    """What will be checked."""
 
     path: str
     what: list[str]
@@ -74,7 +74,7 @@ class VerifyPlan(Struct, frozen=True, kw_only=True):
     bytes: int
 
     def lines(self) -> list[str]:
-        """Say in words what will be done."""
+        """Return the plan as lines of text."""
         return [
             f"check {', '.join(self.what)} of {self.path}",
             f"read {self.bytes} bytes in {self.log_files} files of the log and "
@@ -83,7 +83,7 @@ class VerifyPlan(Struct, frozen=True, kw_only=True):
 
 
 class VerifySummary(Struct, kw_only=True, rename="camel"):
-    """What was looked at, and what came out."""
+    """What was checked, and the result."""
 
     path: str
     state: str

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class DispatchRange(Struct, frozen=True):
-    """Which records a function is given: those that begin in a range of the log."""
+    """The records that a function receives: those that begin in a range of the log."""
 
     begin: int
     end: int
 
     @property
     def name(self) -> str:
-        """A name for what is made of them, the same one when they come again."""
+        """A name for the output of these records, the same if they come again."""
         return f"{self.begin:020d}-{self.end:020d}"
 
 
@@ -72,7 +72,7 @@ class Functions:
         log_files: Sequence[OffsetFile],
         progress: ProgressNote | None = None,
     ) -> ProgressNote | None:
-        """Give each function the records up to an offset that it has not had; return the progress.
+        """Pass each function the records up to an offset that it has not had; return the progress.
 
         Raises whatever a function raises: the next run gives it the same records again.
         """

@@ -1,4 +1,4 @@
-"""The middle stage as a Spark job: from where the queues end to the confirmed end of the log.
+"""Dispatch as a Spark job: from the end of the queues to the confirmed end of the log.
 
 1. Executors walk parts of the log and make units and keys; the driver appends them, by the store's
    own code: the bytes are those of live dispatch.
@@ -58,7 +58,7 @@ class DispatchPlan(Struct, frozen=True, kw_only=True):
     queues: int
 
     def lines(self) -> list[str]:
-        """Say in words what will be done."""
+        """Return the plan as lines of text."""
         left = max(self.end - self.dispatched, 0)
         return [
             f"{self.path} is {self.state}; its {self.queues} queues reach to {self.dispatched}",

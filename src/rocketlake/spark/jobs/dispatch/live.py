@@ -93,7 +93,7 @@ class LiveDispatch:
         return self._note.session
 
     def _open(self) -> int:
-        """Load queues and index, drop what cannot be relied on; return where to go on."""
+        """Load queues and index, and drop unreliable parts; return where to continue."""
         note, progress = self._note, self._progress
         is_fresh = progress.session != note.session
         where = note.dispatch_from if is_fresh else progress.where
@@ -210,7 +210,7 @@ class LiveDispatch:
 
 
 class _IndexTimes:
-    """Implements index_file_set.IndexCheckpoint: the time goes out with the progress."""
+    """Implements `file_set.IndexCheckpoint`: the time is written with the progress."""
 
     def __init__(self, index_timestamp: int) -> None:
         self.index_timestamp = index_timestamp

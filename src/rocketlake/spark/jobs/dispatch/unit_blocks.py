@@ -53,7 +53,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """How records become units; it can be sent."""
+    """How records become units; picklable."""
 
     delays_ms: list[int]
     has_light_queues: bool = False
@@ -78,7 +78,7 @@ class Block(Struct, frozen=True, kw_only=True):
     key: QueueKey
     kind: int
     units: bytes | memoryview
-    """As a plain queue has them, 20 bytes each."""
+    """In the form of a plain queue, 20 bytes each."""
     first_offset: int
     offsets: Int64s = _NO_NUMBERS
     """The queue offset of each; empty if they count up from the first."""
@@ -104,7 +104,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class PartFacts(Struct, frozen=True, kw_only=True):
-    """What a walk over a part came upon."""
+    """What a walk over a part found."""
 
     part: Part
     start: int
@@ -119,7 +119,7 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
 
 class PartResult(Struct, frozen=True, kw_only=True):
-    """What becomes of a part."""
+    """The units and keys of a part."""
 
     facts: PartFacts
     blocks: list[Block]
