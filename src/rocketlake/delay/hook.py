@@ -9,7 +9,7 @@ Compat: as HookUtils#handleScheduleMessage of 5.x; 4.x does the same for levels 
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -18,7 +18,6 @@ from rocketlake.delay.levels import DelayLevels, queue_of
 from rocketlake.delay.redelivery import parse_number
 from rocketlake.delay.store_access import DueRequest, Usage
 from rocketlake.delay.timer_rules import TIMER_QUEUE
-from rocketlake.delay.timer_store import TimerStore
 from rocketlake.model import flags, topics
 from rocketlake.model import properties as names
 from rocketlake.model.queues import QueueKey
@@ -26,8 +25,24 @@ from rocketlake.model.unix_time import to_unix_ms
 from rocketlake.store.api import AppendRequest, PutReceipt, PutStatus
 
 _TIMES: Final = (names.TIMER_DELAY_S, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_SHOWN: Final = 100  # characters of a value in a reason
 _DELAYS: Final = frozenset({names.DELAY, *_TIMES})
 _OWN_TOPICS: Final = frozenset({topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC})
+
+
+class TimerGate(Protocol):
+    """What the hook asks the timer before a message is put."""
+
+    @property
+    def precision_ms(self) -> int:
+        """Milliseconds per slot."""
+
+    @property
+    def max_delay_ms(self) -> int:
+        """How long a message may wait at most."""
+
+    def is_rejected(self, due_ms: int) -> bool:
+        """Tell whether too many messages wait for this time."""
 
 
 class DelayHook:
@@ -47,7 +62,7 @@ class DelayHook:
         clock: Clock,
         usage: Usage,
         *,
-        timer: TimerStore | None,
+        timer: TimerGate | None,
         is_4x: bool = False,
     ) -> None:
         """Without a timer, messages for an arbitrary time are refused.
@@ -91,9 +106,8 @@ class DelayHook:
             return _rewritten(request, properties)
         level = parse_number(properties.get(names.DELAY, "0"))
         if level is None:
-            return _refused(
-                PutStatus.MESSAGE_ILLEGAL, f"DELAY is {properties[names.DELAY]!r}, not a number"
-            )
+            text = _shown(properties[names.DELAY])
+            return _refused(PutStatus.MESSAGE_ILLEGAL, f"DELAY is {text}, not a number")
         if level > 0:
             return self._delay_by_level(request, properties, self._levels.clamp(level))
         is_waiting = request.message.topic == topics.TIMER_TOPIC
@@ -126,11 +140,13 @@ class DelayHook:
                 "messages for an arbitrary time need timerWheelEnable",
             )
         now = self._clock.now_ms()
-        due = _due(properties, now)
+        name, due = _due(properties, now)
         if due is not None and due <= now and names.TIMER_DELETE_KEY not in properties:
             return _rewritten(request, properties)
         if due is None or due <= now or due - now > timer.max_delay_ms:
-            return _refused(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, _fault(due, now, timer.max_delay_ms))
+            fault = _fault(due, now, timer.max_delay_ms)
+            reason = f"{name} is {_shown(properties[name])}: {fault}"
+            return _refused(PutStatus.WHEEL_TIMER_MSG_ILLEGAL, reason)
         # Compat: a time on the border of two slots goes to the earlier one. A slot is delivered
         # when it is over, so that no message is early.
         due = (due - 1) // timer.precision_ms * timer.precision_ms
@@ -173,13 +189,13 @@ def _with_fields(request: AppendRequest) -> dict[str, str]:
     return properties
 
 
-def _due(properties: Mapping[str, str], now: int) -> int | None:
-    """Return the time to deliver a message; None if its property is not a number."""
+def _due(properties: Mapping[str, str], now: int) -> tuple[str, int | None]:
+    """Return the property that counts, and the time it asks for; None if that is no number."""
     for name, unit_ms in ((names.TIMER_DELAY_S, 1000), (names.TIMER_DELAY_MS, 1)):
         if name in properties:
             delay = parse_number(properties[name])
-            return None if delay is None else now + delay * unit_ms
-    return parse_number(properties[names.TIMER_DELIVER_MS])
+            return name, None if delay is None else now + delay * unit_ms
+    return names.TIMER_DELIVER_MS, parse_number(properties[names.TIMER_DELIVER_MS])
 
 
 def _fault(due: int | None, now: int, max_delay_ms: int) -> str:
@@ -188,6 +204,10 @@ def _fault(due: int | None, now: int, max_delay_ms: int) -> str:
     if due <= now:
         return "the message to delete was delivered before"
     return f"{due - now} ms are more than timerMaxDelaySec allows ({max_delay_ms} ms)"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def _rewritten(

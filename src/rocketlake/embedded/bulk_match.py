@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final
 
+from rocketlake.delay.redelivery import real_queue
 from rocketlake.embedded.bulk_store import queue_of
 from rocketlake.format import layout
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, read_row, row_size
 from rocketlake.format.record import Check, StopReason, StoredMessage, scan
 from rocketlake.model import properties as names
 from rocketlake.model.message import Message
+from rocketlake.model.queues import QueueKey
+from rocketlake.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketlake.store.log.commit_log import CommitLog
 from rocketlake.store.log.topic_routes import TopicRoutes
 
@@ -145,11 +148,13 @@ def _records(log: CommitLog, offset: int) -> Iterator[bytes]:
 def _is_same_message(row: StagedRow, queue: int, stored: StoredMessage) -> bool:
     """Tell whether a record is what a put makes of a row, delayed or not."""
     found = stored.properties
-    topic = found.get(names.REAL_TOPIC, stored.topic)
-    queue_id = int(found.get(names.REAL_QUEUE_ID, stored.queue_id))
+    # Why: a message that does not wait may have any text in the properties of one that does.
+    is_waiting = stored.topic in {SCHEDULE_TOPIC, TIMER_TOPIC}
+    place = real_queue(found) if is_waiting else QueueKey(stored.topic, stored.queue_id)
     message = row.message
     return (
-        (topic, queue_id, stored.born_timestamp) == (message.topic, queue, row.born_timestamp)
+        place == QueueKey(message.topic, queue)
+        and stored.born_timestamp == row.born_timestamp
         and (stored.flag, stored.stored_body) == (message.flag, message.body)
         and _essence(found) == _essence(_all_properties(message))
     )

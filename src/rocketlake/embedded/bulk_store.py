@@ -61,6 +61,7 @@ class StorePreview(Struct, frozen=True):
     """Write queues of each topic that may be written."""
     default_queues: int
     creates_topics: bool
+    options: StoreOptions
 
 
 def preview_store(path: AnyPath, conf: Source | None = None, **options: object) -> StorePreview:
@@ -89,6 +90,7 @@ def preview_store(path: AnyPath, conf: Source | None = None, **options: object) 
         queue_counts={t.name: t.write_queue_count for t in topics if t.is_writable},
         default_queues=settled.default_topic_queue_nums,
         creates_topics=settled.auto_create_topic_enable,
+        options=settled,
     )
 
 

@@ -37,9 +37,10 @@ YEAR_MS = 365 * 24 * 3_600_000
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"body": None}, "column body is null"),
     ({"body": bytes(5000)}, "column body: 5000 bytes; maxMessageSize allows 4096"),
+    ({"topic": ""}, "column topic = '' is empty; a message needs the name of a topic"),
     ({"topic": "two words"}, "column topic = 'two words' has characters"),
     ({"topic": "ü"}, "column topic = 'ü' has characters"),
-    ({"topic": "t" * 128}, "has 128 bytes; at most 127 are allowed"),
+    ({"topic": "t" * 128}, "column topic: topic of 128 bytes"),
     ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is the store's own"),
     ({"keys": ["a b"]}, "column keys has 'a b': a key is not empty and has no blank"),
     ({"keys": ["a", ""]}, "column keys has ''"),

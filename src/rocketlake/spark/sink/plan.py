@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rocketlake.embedded.bulk_types import RecordShape
 from rocketlake.spark.sink.options import SinkOptions, new_token
+from rocketlake.store.options import StoreOptions
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -45,6 +46,7 @@ class WritePlan(Struct, frozen=True, kw_only=True):
 
     options: SinkOptions
     shape: RecordShape
+    store_options: StoreOptions
     queue_counts: Mapping[str, int]
     """Of the topics that are there."""
     default_queues: int
@@ -65,6 +67,7 @@ class WritePlan(Struct, frozen=True, kw_only=True):
         return cls(
             options=options,
             shape=seen.shape,
+            store_options=seen.options,
             queue_counts=dict(seen.queue_counts),
             default_queues=seen.default_queues,
             run=new_token(),

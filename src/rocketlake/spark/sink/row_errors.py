@@ -20,7 +20,7 @@ def row_message(columns: Mapping[str, Any], row: int, topic: str | None) -> Mess
     keys = values.get("keys") or ()
     moment = values.get("deliver_at")
     return Message(
-        topic=values.get("topic") or topic or "",
+        topic=next(name for name in (values.get("topic"), topic, "") if name is not None),
         body=_bytes(values["body"]),
         tags=values.get("tags") or None,
         keys=split_keys(keys) if isinstance(keys, str) else list(keys),

@@ -3,7 +3,7 @@
 1. A batch is checked by columns. Only if something is wrong rows are looked at one by one, to say
    which and why; nothing of the batch is staged then.
 2. Rows that ask for more than to be appended (a delay, properties that the store acts on) are
-   staged as messages, in their place among the others.
+   staged as messages, in their place among the others, if a put would append them.
 """
 
 # ruff: noqa: ANN401 - Arrow ships no types
@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from rocketlake.clock import Clock
 from rocketlake.embedded.checks import check_topic_for_put
+from rocketlake.embedded.put_rehearsal import PutRehearsal
 from rocketlake.errors import StoreError
 from rocketlake.format.bulk import BY_KEY, TURN, StagedRow, encode_rows, pack_row
 from rocketlake.model.hashes import java_hash
-from rocketlake.model.topics import topic_size_max
 from rocketlake.spark.sink.kafka_columns import KAFKA_NAMES, BadValueError, message_columns
 from rocketlake.spark.sink.plan import WritePlan
 from rocketlake.spark.sink.property_strings import Mask, Texts, make_texts, narrow, places_of
@@ -48,6 +48,7 @@ class RowEncoder:
         self._shape = plan.shape
         self._clock = clock
         self._partition = partition
+        self._put = PutRehearsal(plan.store_options, clock)
         self._lanes: dict[str, int] = {}
         self._renamed: dict[str, str] = {}
         self.uses: list[TopicUse] = []
@@ -120,16 +121,11 @@ class RowEncoder:
         if lane is None:
             try:
                 check_topic_for_put(topic)
-            except ValueError:
-                self._explain(columns, row)
-            if len(topic.encode()) > topic_size_max(topic):
-                self._fail(
-                    columns,
-                    row,
-                    "topic",
-                    f"{topic!r} has {len(topic.encode())} bytes; at most {topic_size_max(topic)}"
-                    " are allowed",
-                )
+            except ValueError as error:
+                self._refuse(columns, row, f"column {error}")
+            refusal = self._put.refusal_of_topic(topic)
+            if refusal is not None:
+                self._fail(columns, row, "topic", refusal)
             lane = self._lanes[topic] = len(self._lanes)
             self.uses.append(TopicUse(topic=topic))
         return lane
@@ -267,6 +263,10 @@ class RowEncoder:
                 continue
             for row in range(begin, end):
                 message = row_message(columns, row, self._plan.options.topic)
+                refusal = self._put.refusal(message)
+                if refusal is not None:
+                    name = "properties" if "properties" in columns else "body"
+                    self._fail(columns, row, name, refusal)
                 lane, queue = int(table[row, _LANE]), int(table[row, _QUEUE])
                 yield pack_row(StagedRow(message, born, lane, queue))
 
@@ -308,12 +308,14 @@ class RowEncoder:
     def _explain(self, columns: dict[str, Any], row: int, *, is_sure: bool = True) -> None:
         words = explain_row(columns, row, self._plan.options.topic)
         if words is not None:
-            raise BadRowError(f"{words}{self._as_given()}; {self._where(columns, row)}")
+            self._refuse(columns, row, words)
         assert not is_sure, "there is something wrong with this row"
 
     def _fail(self, columns: dict[str, Any], row: int, name: str, words: str) -> NoReturn:
-        text = f"column {name}: {words}{self._as_given()}"
-        raise BadRowError(f"{text}; {self._where(columns, row)}")
+        self._refuse(columns, row, f"column {name}: {words}")
+
+    def _refuse(self, columns: dict[str, Any], row: int, words: str) -> NoReturn:
+        raise BadRowError(f"{words}{self._as_given()}; {self._where(columns, row)}")
 
     def _as_given(self) -> str:
         """Say which columns have names of Kafka's."""

@@ -25,7 +25,6 @@ from rocketlake.model.topics import (
 from rocketlake.store.api import AppendRequest, BatchRequest, PutReceipt, PutStatus
 from rocketlake.store.log.record_shape import RecordShape
 from rocketlake.store.options import CompatVersion, StoreOptions
-from rocketlake.store.ports import TopicCatalog
 from rocketlake.store.queue.light_queues import may_fan_out, refused_names
 
 _SHOWN: Final = 300  # characters of a name in a reason
@@ -66,6 +65,11 @@ def check_name(topic: str, record_version: int) -> PutReceipt | None:
     if can_name_queues(topic):
         return None
     return refuse(_ILLEGAL, f"topic {topic[:_SHOWN]!r} can have no queues: {_NAME_WORDS}")
+
+
+def has_light_queues(options: StoreOptions) -> bool:
+    """Tell whether messages of a store can enter light queues."""
+    return options.enable_lmq and options.enable_multi_dispatch
 
 
 def check_light_queues(message: Message) -> PutReceipt | None:
@@ -144,12 +148,14 @@ def check_batch(
     return None
 
 
-def check_inner_batch(request: AppendRequest, catalog: TopicCatalog) -> PutReceipt | None:
+def check_inner_batch(
+    request: AppendRequest, is_batch_queue: Callable[[str], bool]
+) -> PutReceipt | None:
     """Refuse a batch in one record that is not marked as such, or does not belong to its topic."""
     is_inner = bool(request.sys_flag & flags.INNER_BATCH)
     if names.INNER_NUM in request.message.properties and not is_inner:
         return refuse(_ILLEGAL, f"property {names.INNER_NUM} without the flag of an inner batch")
-    if is_inner and not catalog.is_batch_queue(request.message.topic):
+    if is_inner and not is_batch_queue(request.message.topic):
         return refuse(
             _ILLEGAL, f"inner batch for {request.message.topic!r}, whose queues are no BatchCQ"
         )

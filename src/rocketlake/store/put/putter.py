@@ -90,7 +90,7 @@ class Putter:
         self._store_host = options.store_endpoint
         self._topics = parts.offsets.topics
         self._version = options.compat_version
-        self._has_light_queues = options.enable_lmq and options.enable_multi_dispatch
+        self._has_light_queues = put_checks.has_light_queues(options)
         self._busy_ms = parts.log.tail.busy_ms = options.os_page_cache_busy_time_out_mills
         # LogTail.append and append_fields: format/_kernel/pure/tail.py, compiled from tail.pxi.
         self._append_plain = parts.log.tail.append
@@ -353,7 +353,7 @@ class Putter:
         message = without_property(inert(request.message), names.MULTI_QUEUE_OFFSET)
         message = plain_fields(message, drops_crc=self._options.enabled_append_prop_crc)
         refused = (
-            put_checks.check_inner_batch(request, self._catalog)
+            put_checks.check_inner_batch(request, self._catalog.is_batch_queue)
             or (self._check_replicas() if waits_for_answer(request.message) else None)
             or self._check_sizes(message, request)
             or self._check_light_queues(message)
