@@ -54,7 +54,7 @@ def recover(files: TimerFiles, store: DelayStore, rules: TimerRules, now: int) -
     reason = _find_loss(files, store, end, waiting)
     if reason is not None:
         log.warning("timer has lost units reason=%s", reason)
-        return remake(files, store, read_time, seen_to=_seen_to(checkpoint, store))
+        return rebuild(files, store, read_time, seen_to=_seen_to(checkpoint, store))
     return TimerStart(
         read_time=read_time,
         queue_offset=_next_offset(files, store),
@@ -73,7 +73,7 @@ def _seen_to(checkpoint: TimerCheckpoint, store: DelayStore) -> int:
     return min(seen_to, store.dispatched_bounds(TIMER_QUEUE)[1])
 
 
-def remake(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int) -> TimerStart:
+def rebuild(files: TimerFiles, store: DelayStore, read_time: int, *, seen_to: int) -> TimerStart:
     """Remove log and wheel, and enter all messages of the queue again.
 
     Those before `seen_to` whose slot was before `read_time` were delivered.

@@ -17,7 +17,7 @@ from rocketlake.delay.redelivery import parse_number
 from rocketlake.delay.store_access import DelayStore, Usage
 from rocketlake.delay.timer_delivery import SlotWork, TimerDelivery
 from rocketlake.delay.timer_files import TimerFiles
-from rocketlake.delay.timer_recovery import TimerStart, recover, remake
+from rocketlake.delay.timer_recovery import TimerStart, rebuild, recover
 from rocketlake.delay.timer_rules import TIMER_QUEUE, TimerRules
 from rocketlake.errors import CorruptRecordError, StoreError
 from rocketlake.files.background_service import BackgroundService
@@ -263,7 +263,7 @@ class TimerStore(BackgroundService):
 
     def _rebuild(self) -> None:
         """Discard log and wheel, and enter all waiting messages again."""
-        start = remake(self._files, self._store, self._waiting[0], seen_to=self._queue_offset)
+        start = rebuild(self._files, self._store, self._waiting[0], seen_to=self._queue_offset)
         self._begin(start)
 
     def _enqueue(self) -> bool:

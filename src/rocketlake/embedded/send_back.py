@@ -20,7 +20,7 @@ OF_ONE_RECORD: Final = frozenset({names.RECORD_CRC, names.INNER_BASE, names.MULT
 """Properties that a put writes for one record at one log offset."""
 
 
-def back_request(
+def send_back_request(
     message: StoredMessage,
     group: SubscriptionGroup,
     *,

@@ -19,7 +19,7 @@ from rocketlake.embedded.consumer.plan import ConsumerPlan, Start, parse_queues,
 from rocketlake.embedded.plug_ins import Engine
 from rocketlake.embedded.readable_store import ReadableStore
 from rocketlake.embedded.selection import parse_selection
-from rocketlake.embedded.send_back import back_request
+from rocketlake.embedded.send_back import send_back_request
 from rocketlake.embedded.sender import Sender
 from rocketlake.embedded.shared_filters import SharedFilters
 from rocketlake.embedded.tables import TableKeeper
@@ -387,7 +387,7 @@ class Store(Sender, ReadableStore, Closing):
         message = self._engine.message_at(physical_offset)
         if message is None:
             raise ValueError(f"no message of {self.path} begins at {physical_offset}")
-        request = back_request(
+        request = send_back_request(
             message,
             self.join_group(group),
             delay_level=delay_level,
