@@ -49,7 +49,7 @@ LARGE = {
 TRACED = (
     *(
         Dispatcher.wake_if_idle,
-        Dispatcher.attend,
+        Dispatcher.wake_and_yield,
         Dispatcher.pause_s,
         Dispatcher.run_once,
         Dispatcher.catch_up,

@@ -19,7 +19,7 @@ ALLOWED = {
     ("files/store_lock.py", "_Registry.before_fork"): "released by the hooks behind the fork",
     (
         "store/lifecycle.py",
-        "StoreLife._acquire",
+        "Lifecycle._acquire",
     ): "the lock file; on a thread that runs no handlers",
     (
         "store/dispatch/external_files.py",

@@ -204,7 +204,11 @@ def _raw(rows: npt.NDArray[np.void]) -> Bytes:
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """What a record holds beside the message: everything known before the append lock."""
+    """What a record holds beside the message: everything known before the append lock.
+
+    For records made outside a log, as by tests and benchmarks; a store appends from frames
+    (`format.appending`), which `store.log.record_shape` makes.
+    """
 
     queue_id: int
     born_timestamp: int

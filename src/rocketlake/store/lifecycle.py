@@ -1,4 +1,4 @@
-"""StoreLife: the lock, recovery, the services, and the end of a store.
+"""Lifecycle: the lock, recovery, the services, and the end of a store.
 
 `close` goes the way bytes travel: puts are refused, the log is flushed, dispatch catches up,
 queues, index and checkpoint are flushed. Only then the mark of a running store goes, and last the
@@ -57,7 +57,7 @@ def _ignore(_done: int, _total: int) -> None:
     """Show no progress."""
 
 
-class StoreLife:
+class Lifecycle:
     """Opens and closes one store. Thread-safety: one lock; the second `close` does nothing."""
 
     def __init__(self, base: Base, parts: Parts) -> None:
@@ -100,7 +100,7 @@ class StoreLife:
             report = self._recover(on_progress)
             self._let_others_dispatch(report)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         parts = self._parts
         self._take_over(report)
@@ -136,7 +136,7 @@ class StoreLife:
             self._parts.log_parts.flusher.close()
             self._parts.queue_flush.close()
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         self._end(None)
         self._parts.log_parts.poison.check()
@@ -301,7 +301,7 @@ class StoreLife:
                 error = self._close_services()
                 self._end(error)
             except BaseException:
-                self._let_go()  # Why: after any error another process can open the store
+                self._release()  # Why: after any error another process can open the store
                 raise
         if error is not None:
             raise error
@@ -346,9 +346,9 @@ class StoreLife:
         except RocketLakeError as failed:
             log.warning("checkpoint not written reason=%s", failed)
             is_whole = False
-        self._let_go(is_whole=is_whole)
+        self._release(is_whole=is_whole)
 
-    def _let_go(self, *, is_whole: bool = False) -> None:
+    def _release(self, *, is_whole: bool = False) -> None:
         parts = self._parts
         if self._forget_fork is not None:
             self._forget_fork()

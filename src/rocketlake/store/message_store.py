@@ -31,7 +31,7 @@ from rocketlake.store.api import (
 )
 from rocketlake.store.assembly import Base, Parts, assemble
 from rocketlake.store.disk.index import KeyQuery
-from rocketlake.store.lifecycle import Progress, StoreLife
+from rocketlake.store.lifecycle import Lifecycle, Progress
 from rocketlake.store.ports import ArrivalListener, CustomDispatcher, PutHook
 from rocketlake.store.put.bulk import BulkAppender
 from rocketlake.store.put.server_put import NonBlockingPutter, ServerProperties
@@ -72,7 +72,7 @@ class MessageStore(ReplicationDoor, Closing):
         self.dispatcher = self.parts.dispatcher
         self.retention = self.parts.retention
         self.recovery: RecoveryReport | None = None
-        self._life = StoreLife(base, self.parts)
+        self._life = Lifecycle(base, self.parts)
         ReplicationDoor.__init__(
             self, self.parts, self._life, base.directory, is_external=base.is_external
         )

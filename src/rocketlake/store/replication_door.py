@@ -8,7 +8,7 @@ from abc import abstractmethod
 from rocketlake.errors import StoreError
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.store.assembly import Parts
-from rocketlake.store.lifecycle import StoreLife
+from rocketlake.store.lifecycle import Lifecycle
 from rocketlake.store.options import BrokerRole
 from rocketlake.store.ports import AppendListener, Replicator, RoleListener, require_methods
 from rocketlake.store.put.raw_append import RawAppend
@@ -19,7 +19,7 @@ class ReplicationDoor:
     """Thread-safety: any thread may call anything."""
 
     def __init__(
-        self, parts: Parts, life: StoreLife, directory: StoreDir, *, is_external: bool
+        self, parts: Parts, life: Lifecycle, directory: StoreDir, *, is_external: bool
     ) -> None:
         self.parts = parts
         self._life = life

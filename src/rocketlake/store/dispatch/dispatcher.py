@@ -174,7 +174,7 @@ class Dispatcher(BackgroundService):
         if self.is_idle:
             self.wakeup()
 
-    def attend(self) -> None:
+    def wake_and_yield(self) -> None:
         """Wake the thread after an append, or yield the interpreter to it for a moment.
 
         Why: puts in a tight loop keep the interpreter, and a read that waits for the thread would

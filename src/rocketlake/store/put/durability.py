@@ -41,7 +41,7 @@ class Wakeable(Protocol):
     is_idle: bool
     has_reads: bool
 
-    def attend(self) -> None:
+    def wake_and_yield(self) -> None:
         """Wake it; while reads wait for it, yield the interpreter to it."""
         ...
 
@@ -100,7 +100,7 @@ class Durability:
     def wake(self) -> None:
         """Wake dispatch, and the service that commits or flushes in the background."""
         if self.dispatch.is_idle or self.dispatch.has_reads:
-            self.dispatch.attend()
+            self.dispatch.wake_and_yield()
         if self._wake_more is not None:
             self._wake_more()
 

@@ -186,7 +186,7 @@ class Putter:
         if self.waits:
             receipt = self.durability.wait_durable(receipt)
         elif self.dispatch.is_idle or self.dispatch.has_reads:
-            self.dispatch.attend()
+            self.dispatch.wake_and_yield()
         if is_timed:
             self._note_timed(perf_counter_ns() - started, is_sampled=is_sampled)
         return receipt

@@ -143,7 +143,7 @@ class NonBlockingPutter(BackgroundService):
                     return self._putter.answer_later(receipt)
                 dispatch = self._dispatch
                 if dispatch.is_idle or dispatch.has_reads:
-                    dispatch.attend()
+                    dispatch.wake_and_yield()
                 return receipt
         own = fields
         if type(fields.body) is not bytes:

@@ -17,6 +17,9 @@ from rocketlake.format._kernel.pure.field_append import PropertyEdits, append_fi
 _NS_PER_MS = 1_000_000
 _SLOW_NS = 1_000_000
 
+_Write = Callable[[Any, int, tuple[int, int, int]], int]
+"""Writes a record into a buffer at a position, for queue offset, physical offset and store time."""
+
 
 def set_together(changes: Iterable[tuple[Any, str, Any]]) -> None:
     """Set attributes, each given as (object, name, value): no Python code runs in between.
@@ -106,18 +109,11 @@ class LogTail:
             return None
         if since and self._now_ns() // _NS_PER_MS - since > self.busy_ms:
             return None
-        started = perf_counter_ns()
-        with self._lock:
-            locked = perf_counter_ns()
-            try:
-                receipt = self._append(message, slot, frame)
-            finally:
-                self.lock_since_ms = 0
-            self.lock_ns = locked - started
-            self.copy_ns = perf_counter_ns() - locked
-        if self.lock_ns + self.copy_ns > _SLOW_NS and receipt is not None:
-            self._on_slow(self.lock_ns, self.copy_ns)
-        return receipt
+        return self._append_locked(
+            slot,
+            frame,
+            lambda buffer, at, places: append(buffer, at, message, frame, places[2], *places),
+        )
 
     def append_fields(
         self, fields: Any, slot: Any, frame: RecordFrame, edits: PropertyEdits, may_wait: bool
@@ -136,17 +132,18 @@ class LogTail:
         # exception. A thread that takes it in between is waited for.
         if not may_wait and self._lock.locked():
             return None
+        return self._append_locked(
+            slot,
+            frame,
+            lambda buffer, at, places: append_fields(buffer, at, fields, frame, edits, *places),
+        )
+
+    def _append_locked(self, slot: Any, frame: RecordFrame, write: _Write) -> Any:
         started = perf_counter_ns()
         with self._lock:
             locked = perf_counter_ns()
             try:
-                receipt = self._append_now(
-                    slot,
-                    frame,
-                    lambda buffer, at, places: append_fields(
-                        buffer, at, fields, frame, edits, *places
-                    ),
-                )
+                receipt = self._append_now(slot, frame, write)
             finally:
                 self.lock_since_ms = 0
             self.lock_ns = locked - started
@@ -155,19 +152,7 @@ class LogTail:
             self._on_slow(self.lock_ns, self.copy_ns)
         return receipt
 
-    def _append(self, message: Any, slot: Any, frame: RecordFrame) -> Any:
-        return self._append_now(
-            slot,
-            frame,
-            lambda buffer, at, places: append(buffer, at, message, frame, places[2], *places),
-        )
-
-    def _append_now(
-        self,
-        slot: Any,
-        frame: RecordFrame,
-        write: Callable[[Any, int, tuple[int, int, int]], int],
-    ) -> Any:
+    def _append_now(self, slot: Any, frame: RecordFrame, write: _Write) -> Any:
         file = self._file
         if file is None:
             return None
