@@ -8,6 +8,7 @@ import pytest
 
 from rocketlake.format import layout
 from rocketlake.format.queue_unit import QueueUnit
+from rocketlake.model.flags import INNER_BATCH, NEED_UNWRAP
 from rocketlake.store.offline import OfflineStore
 from rocketlake.upkeep.verify.findings import Kind
 from rocketlake.upkeep.verify.index_piece import check_index_file
@@ -277,6 +278,17 @@ def test_light_queues_and_inner_batches(tmp_path):
     builder.write()
     builder.unit("%LMQ%a", 0, 1, QueueUnit(7, 100, 0)).write()
     assert "queue %LMQ%a/0: unit 1 points to 7, where no record begins" in only(builder.root)[3]
+
+
+@pytest.mark.parametrize("text", ["0", "-5"])
+def test_inner_batch_of_no_message_is_no_damage(tmp_path, text):
+    """Dispatch counts such a record as one message; verify had its own rule and skipped it."""
+    bits = INNER_BATCH | NEED_UNWRAP
+    with open_engine(tmp_path, batch_topics=["B"]) as store:
+        for number in ("2", text, "3"):
+            store.put(request("B", properties={"INNER_NUM": number}, sys_flag=bits))
+        store.catch_up()
+    assert verify(tmp_path)[0] == []
 
 
 def test_expired_messages_are_no_damage(builder):
