@@ -115,7 +115,7 @@ def inflate(body: bytes, sys_flag: int, *, size_max: int | None = None) -> bytes
 
 
 def deflate(body: bytes, kind: Compression, *, level: int = 5) -> bytes:
-    """Compress a body."""
+    """Compress a body, as producers do."""
     # The two libraries are imported where they are used: a store rarely needs them, and every
     # start would pay.
     if kind is Compression.LZ4:

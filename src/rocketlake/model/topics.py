@@ -53,7 +53,6 @@ QUEUES_MAX: Final = 65_536
 """Queues of one topic; a table may claim more."""
 
 QUEUE_TYPE: Final = "queue.type"
-CLEANUP_POLICY: Final = "cleanup.policy"
 
 
 class Perm(IntFlag):
@@ -98,11 +97,6 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
     def is_batch(self) -> bool:
         """Tell whether the queues of the topic are batch consume queues."""
         return self.attributes.get(QUEUE_TYPE) == "BatchCQ"
-
-    @property
-    def is_compacted(self) -> bool:
-        """Tell whether the topic keeps only the newest message of a key."""
-        return self.attributes.get(CLEANUP_POLICY) == "COMPACTION"
 
 
 def retry_topic(group: str) -> str:

@@ -42,17 +42,6 @@ class PutStatus(StrEnum):
     WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
 
 
-class AppendStatus(StrEnum):
-    """How the log took a record (AppendMessageStatus)."""
-
-    PUT_OK = "PUT_OK"
-    END_OF_FILE = "END_OF_FILE"
-    MESSAGE_SIZE_EXCEEDED = "MESSAGE_SIZE_EXCEEDED"
-    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
-    UNKNOWN_ERROR = "UNKNOWN_ERROR"
-    ROCKSDB_ERROR = "ROCKSDB_ERROR"
-
-
 class GetStatus(StrEnum):
     """How a read ended (GetMessageStatus)."""
 

@@ -83,5 +83,3 @@ def test_permissions_are_bits(perm, readable, writable):
 def test_attributes_tell_the_kind_of_queue():
     assert TopicConfig(name="x", attributes={"queue.type": "BatchCQ"}).is_batch
     assert not TopicConfig(name="x", attributes={"queue.type": "SimpleCQ"}).is_batch
-    assert TopicConfig(name="x", attributes={"cleanup.policy": "COMPACTION"}).is_compacted
-    assert not TopicConfig(name="x").is_compacted

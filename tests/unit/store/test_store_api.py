@@ -11,7 +11,6 @@ from rocketlake.model.message import Message
 from rocketlake.store import ports
 from rocketlake.store.api import (
     AppendRequest,
-    AppendStatus,
     CorruptUnit,
     GetRequest,
     GetResult,
@@ -23,7 +22,7 @@ from rocketlake.store.api import (
 
 HOST = Endpoint.parse("10.0.0.2:10911").encode()
 
-# Members of PutMessageStatus, AppendMessageStatus and GetMessageStatus in 5.3.3, in its order.
+# Members of PutMessageStatus and GetMessageStatus in 5.3.3, in its order.
 PUT = """
     PUT_OK FLUSH_DISK_TIMEOUT FLUSH_SLAVE_TIMEOUT SLAVE_NOT_AVAILABLE SERVICE_NOT_AVAILABLE
     CREATE_MAPPED_FILE_FAILED MESSAGE_ILLEGAL PROPERTIES_SIZE_EXCEEDED OS_PAGE_CACHE_BUSY
@@ -31,18 +30,13 @@ PUT = """
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED WHEEL_TIMER_FLOW_CONTROL WHEEL_TIMER_MSG_ILLEGAL
     WHEEL_TIMER_NOT_ENABLE
 """
-APPEND = """
-    PUT_OK END_OF_FILE MESSAGE_SIZE_EXCEEDED PROPERTIES_SIZE_EXCEEDED UNKNOWN_ERROR ROCKSDB_ERROR
-"""
 GET = """
     FOUND NO_MATCHED_MESSAGE MESSAGE_WAS_REMOVING OFFSET_FOUND_NULL OFFSET_OVERFLOW_BADLY
     OFFSET_OVERFLOW_ONE OFFSET_TOO_SMALL NO_MATCHED_LOGIC_QUEUE NO_MESSAGE_IN_QUEUE OFFSET_RESET
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"), [(PutStatus, PUT), (AppendStatus, APPEND), (GetStatus, GET)]
-)
+@pytest.mark.parametrize(("kind", "names"), [(PutStatus, PUT), (GetStatus, GET)])
 def test_statuses_are_those_of_the_reference(kind, names):
     assert [status.name for status in kind] == names.split()
     assert all(status == status.name and str(status) == status.name for status in kind)

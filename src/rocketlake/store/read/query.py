@@ -27,7 +27,11 @@ _UNITS_AT_ONCE: Final = 1024
 
 
 class Query:
-    """Finds messages other than by reading a queue. Thread-safety: any thread."""
+    """Finds messages other than by reading a queue. Thread-safety: any thread.
+
+    Queries by id, times, places in memory and estimates answer a broker's admin requests
+    (docs/compat.md lists them); the library itself calls the others.
+    """
 
     def __init__(
         self,
