@@ -5,21 +5,15 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-import rocketlake
-from rocketlake import config
-from rocketlake.cli.screen import progress, progress_of_unknown
+from rocketlake.cli.screen import progress
 from rocketlake.files.local_path import local_path
 from rocketlake.store.disk.log_dirs import readable_dirs
 from rocketlake.store.offline import Finding, OfflineStore
 from rocketlake.store.options import ReadOptions, StoreOptions
-
-if TYPE_CHECKING:  # importing it takes long
-    from rocketlake.embedded.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,18 +111,6 @@ def opened(arguments: StoreArguments) -> Iterator[tuple[OfflineStore, Reporter]]
         yield store, reporter
         if store.log.expired_to >= 0:
             note(f"records before offset {store.log.expired_to} expired while they were read")
-
-
-@contextmanager
-def opened_for_writing(path: str | Path, conf: config.Source | None = None) -> Iterator["Store"]:
-    """Open a store for writing, with a progress bar and the notes of its recovery."""
-    with progress_of_unknown("recovering the store") as on_progress:
-        store = rocketlake.open_store(path, conf, on_progress=on_progress)
-    with store:
-        report = store.recovery
-        for text in report.notes if report is not None else ():
-            note(text)
-        yield store
 
 
 def note(text: str) -> None:
