@@ -102,7 +102,7 @@ def test_tables_live_through_sessions_and_dropping_them_deletes_no_store(tmp_pat
             **dict.fromkeys(("insert", "insert by name", "once", "append"), "done"),
             "target": ["79", b"by frame".hex().upper()],
             "target count": MESSAGES + 2,
-            "positional": "refused: column queue_offset has a value, and a store makes it itself",
+            "positional": "refused: column queue_offset has a value, but the store assigns it",
             "from lake": "refused: column queue_offset has a value",
             "literals": "refused: ",
             "into units": "refused: a table with the option table = queue is only read",

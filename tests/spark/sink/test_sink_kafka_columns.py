@@ -85,9 +85,9 @@ def test_key_and_value_may_be_strings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"key": b"\xff\xfe"}, r"column key: b'\xff\xfe' is no UTF-8 text"),
+        ({"key": b"\xff\xfe"}, r"column key: b'\xff\xfe' is not UTF-8 text"),
         ({"key": b"a b"}, "column keys has 'a b': a key is not empty and has no blank"),
-        ({"headers": [{"key": "h", "value": b"\xff"}]}, r"column headers: b'\xff' is no UTF-8"),
+        ({"headers": [{"key": "h", "value": b"\xff"}]}, r"column headers: b'\xff' is not UTF-8"),
         ({"headers": [{"key": None, "value": b"v"}]}, "column headers: a header has no key"),
         ({"value": None}, "column body is null"),
     ],
@@ -111,8 +111,8 @@ def test_error_in_a_renamed_column_says_which_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ("value binary, body binary", "'value' is Kafka's name of 'body', and both are there"),
-        ("value binary, key string, keys array<string>", "'key' is Kafka's name of 'keys'"),
+        ("value binary, body binary", "'value' is Kafka's name for 'body', and both are given"),
+        ("value binary, key string, keys array<string>", "'key' is Kafka's name for 'keys'"),
         (
             "value binary, headers map<string,string>",
             "wanted array<struct<key:string,value:binary>>",

@@ -129,7 +129,7 @@ def schema(text: str) -> StructType:
     ("columns", "words"),
     [
         ("topic string", "there is no column 'body'"),
-        ("body binary", "nothing names the topic"),
+        ("body binary", "no topic is given"),
         ("body binary, topic string, queue_offset long", "'queue_offset' is not a message column"),
         ("body int, topic string", "'body' is int; wanted binary or string: cast it"),
         ("body string, topic string, keys array<int>", "'keys' is array<int>; wanted array<string"),
@@ -247,7 +247,7 @@ def test_staged_rows_that_are_gone_or_damaged_are_not_committed(tmp_path: Path) 
     data = bytearray(Path(files[1].path).read_bytes())
     data[50] ^= 1
     Path(files[1].path).write_bytes(data)
-    with pytest.raises(StoreError, match=r"damaged.*What is missing is appended when"):
+    with pytest.raises(StoreError, match=r"damaged.*Committing it again appends"):
         sink.committer.commit(stream(0), files)
     data[50] ^= 1
     Path(files[1].path).write_bytes(data)

@@ -1,4 +1,4 @@
-"""DataFrames into a store: rows are staged by executors and appended, exactly once, by a commit."""
+"""The Spark sink: executors stage rows, and one commit appends them, exactly once."""
 
 from rocketlake.spark.sink.unfinished_commits import finish
 

@@ -1,4 +1,4 @@
-"""Which columns a row may have, and of which types."""
+"""The columns that a row may have, and their types."""
 
 from collections.abc import Callable
 from typing import Final
@@ -27,7 +27,7 @@ _TEXTS: Final = (BinaryType, StringType)
 
 
 class _Column(Struct, frozen=True):
-    """What a column may be."""
+    """The types that a column may have."""
 
     words: str
     is_of_type: Callable[[DataType], bool]
@@ -89,11 +89,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         column = _COLUMNS.get(name)
         if column is None:
             raise ConfigError(
-                f"{name!r} is not a message column: {unknown_column(name, _COLUMNS)};"
-                " select those, or put the value into the map `properties` or into `body`"
+                f"{name!r} is not a message column: {unknown_column(name, _COLUMNS)}; select"
+                " those, or put the value into the map `properties` or into `body`"
             )
         if name in seen:
-            raise ConfigError(f"column {name!r} is there twice; select one of them")
+            raise ConfigError(f"column {name!r} appears twice; select one of them")
         if not column.is_of_type(field.dataType):
             raise ConfigError(
                 f"column {name!r} is {field.dataType.simpleString()}; wanted {column.words}:"
@@ -103,13 +103,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     for name, twin in KAFKA_NAMES.items():
         if name in seen and twin in seen:
             raise ConfigError(
-                f"column {name!r} is Kafka's name of {twin!r}, and both are there; select one"
+                f"column {name!r} is Kafka's name for {twin!r}, and both are given; select one"
             )
     seen.update(twin for name, twin in KAFKA_NAMES.items() if name in seen)
     if "body" not in seen:
-        there = ", ".join(schema.fieldNames()) or "none"
-        raise ConfigError(f"there is no column 'body' (there are: {there}); a message needs one")
+        given = ", ".join(schema.fieldNames()) or "none"
+        raise ConfigError(f"there is no column 'body' (given: {given}); a message needs one")
     if "topic" not in seen and topic is None:
-        raise ConfigError(
-            "nothing names the topic: add a column 'topic', or .option(\"topic\", ...)"
-        )
+        raise ConfigError("no topic is given: add a column 'topic', or .option(\"topic\", ...)")

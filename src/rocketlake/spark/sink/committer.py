@@ -1,9 +1,9 @@
-"""Committer: staged rows into the store, each exactly once.
+"""Committer: appends staged rows to a store, each exactly once (docs/adr/0013).
 
-A commit says durably what it is going to append and where the log ends (the intent), appends,
-flushes, and says that it is done. One that is killed anywhere leaves a mark from which the next
-commit, of whatever write, goes on: rows that are in the log already are recognised by their content
-from the intent's offset on, and the rest is appended.
+A commit records durably what it will append and where the log ends (the intent), appends, flushes,
+and records that it is done. A commit that is killed anywhere leaves a mark from which the next
+commit, of any write, continues: rows that the log already has are recognised by their content from
+the intent's offset on, and the rest is appended.
 """
 
 import logging
@@ -29,11 +29,11 @@ from rocketlake.spark.sink.sweeper import Sweeper
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S: Final = 0.1
+_RETRY_S: Final = 0.1
 
 
 class Committer:
-    """Commits to one store. Thread-safety: one thread; several processes take turns."""
+    """Commits to one store. Thread-safety: one thread; processes take turns by the store's lock."""
 
     def __init__(
         self, options: SinkOptions, *, clock: Clock | None = None, ops: FileOps | None = None
@@ -46,11 +46,11 @@ class Committer:
         self._sweeper = Sweeper(self._ops, self._marks)
 
     def commit(self, key: WriteKey, files: Sequence[StagedFile]) -> int:
-        """Append staged rows, unless the store has this write already; return how many.
+        """Append staged rows, unless the store already has this write; return how many were new.
 
         Raises:
-            StoreError: the store is in use, or something cannot be written. The same commit may be
-                tried again, with these files or with others for the same rows.
+            StoreError: the store is in use, or a write failed. The same commit may be tried again,
+                with these files or with others for the same rows.
         """
         if self._is_done(key):
             log.info("rows are in the store already write=%s", key)
@@ -70,11 +70,11 @@ class Committer:
         return rows
 
     def abort(self, files: Sequence[StagedFile], folder: Path | None = None) -> None:
-        """Remove staged rows that no commit is going to append."""
+        """Remove staged rows that no commit will append."""
         self._sweeper.remove(files, folder)
 
     def finish_pending(self) -> int:
-        """Finish what killed commits left; return how many there were.
+        """Finish the commits that were killed; return how many there were.
 
         Raises:
             StoreError: the store is in use, or staged rows are gone.
@@ -108,12 +108,12 @@ class Committer:
                         f" write begin when it is free (waited {options.lock_timeout_s:g} s, option"
                         " lockTimeout). Nothing was appended"
                     ) from error
-                time.sleep(_LOOK_AGAIN_S)
+                time.sleep(_RETRY_S)
 
     def _finish_other(self, store: BulkStore, mark: Mark, key: WriteKey) -> None:
-        """Finish what a killed commit began.
+        """Finish a commit that was killed.
 
-        Why: it had begun, so that its rows belong to the store, and nobody may come for them again.
+        Why: some of its rows may be in the store, and its own query may never run again.
         """
         assert mark.intent is not None, "it is pending"
         is_own = mark.key(0).slug == replace(key, batch=0).slug
@@ -123,47 +123,46 @@ class Committer:
         except StoreError as error:
             if is_own:
                 raise
-            log.warning(
-                "rows of a killed commit are not in the store write=%s reason=%s",
-                *(mark.key(mark.intent.batch), error),
-            )
+            other = mark.key(mark.intent.batch)
+            log.warning("killed commit not finished write=%s reason=%s", other, error)
 
     def _forget(self, mark: Mark) -> None:
-        """Remove the staged rows of an intent that was finished."""
+        """Remove the staged rows of a finished intent."""
         assert mark.intent is not None, "it was pending"
         self._sweeper.remove(mark.intent.files)
 
     # --- the intent ----------------------------------------------------------------------------
 
     def _start(self, store: BulkStore, key: WriteKey, files: Sequence[StagedFile]) -> Mark:
-        """Check everything that can be checked, then say durably what is going to be appended."""
+        """Check everything that can be checked, then record the intent durably."""
         with ExitStack() as stack:
             readers = [_open_staged(stack, self._ops, file) for file in files]
             footers = [reader.footer for reader in readers]
         _check_shapes(store, footers)
-        lanes = _plan_lanes(store, footers)
-        # Order: what lies before the intent's offset must be there when somebody looks for it.
+        routes = _plan_routes(store, footers)
+        # Order: the log before the intent's offset must survive a crash, or later records would lie
+        # before the place where the next attempt begins to search.
         store.flush()
         intent = Intent(
             batch=key.batch,
             files=list(files),
-            lanes=lanes,
-            points=[Point(store.log_bounds[1], 0, [lane.turn for lane in lanes])],
+            routes=routes,
+            points=[Point(store.log_bounds[1], 0, [route.turn for route in routes])],
         )
         return self._marks.intend(self._marks.load(key), intent)
 
     def _append(self, store: BulkStore, mark: Mark, *, is_new: bool = False) -> int:
-        """Append what of an intent is not in the log; return how many rows that were."""
+        """Append the rows of an intent that the log lacks; return how many there were."""
         intent = mark.intent
-        assert intent is not None, "something is intended"
+        assert intent is not None, "the mark has an intent"
         try:
             appended = Append(store, self._ops, self._marks, mark).run(is_new=is_new)
         except StoreError as error:
             key = mark.key(intent.batch)
             raise StoreError(
-                f"{key} is not in the store as a whole: {error}. What is missing is appended when"
-                f" it is committed again; if its staged rows are lost, remove"
-                f" {self._marks.path(mark)} to have it written anew, all of it"
+                f"{key} is not in the store as a whole: {error}. Committing it again appends the"
+                f" missing rows; if its staged rows are lost, remove {self._marks.path(mark)}, and"
+                " all of it is written again"
             ) from error
         store.flush()
         self._marks.finish(mark)
@@ -192,24 +191,24 @@ def _check_shapes(store: BulkStore, footers: Sequence[Footer]) -> None:
             )
 
 
-def _plan_lanes(store: BulkStore, footers: Sequence[Footer]) -> list[RoutePlan]:
-    """Return a lane for each topic, in the order of their first rows.
+def _plan_routes(store: BulkStore, footers: Sequence[Footer]) -> list[RoutePlan]:
+    """Return the route of each topic, in the order of their first rows.
 
     Raises:
         StoreError: a topic may not be written, or has no such queue.
     """
-    lanes: dict[str, RoutePlan] = {}
+    routes: dict[str, RoutePlan] = {}
     for footer in footers:
         for use in footer.topics:
             try:
-                lane = lanes.get(use.topic) or store.plan_route(use.topic)
+                route = routes.get(use.topic) or store.plan_route(use.topic)
             except (TypeError, ValueError) as error:
                 raise StoreError(f"{error}. Nothing was appended") from error
-            lanes[use.topic] = lane
-            if use.queue_max >= lane.queue_count:
+            routes[use.topic] = route
+            if use.queue_max >= route.queue_count:
                 raise StoreError(
                     f"column queue_id: {use.queue_max}: topic {use.topic!r} has"
-                    f" {lane.queue_count} queues, 0 to {lane.queue_count - 1}; row"
+                    f" {route.queue_count} queues, 0 to {route.queue_count - 1}; row"
                     f" {use.queue_row} of partition {footer.partition}. Nothing was appended"
                 )
-    return list(lanes.values())
+    return list(routes.values())

@@ -2,7 +2,7 @@
 
 value      body
 key        keys, with this one key, and ordering_key: rows of a key go to the same queue in order
-headers    properties; of a name that is there twice the last one counts
+headers    properties; of duplicate names the last one counts
 partition  queue_id
 """
 
@@ -21,11 +21,11 @@ KAFKA_NAMES: Final = {
     "headers": "properties",
     "partition": "queue_id",
 }
-"""What Kafka's sink calls a column -> what it is here."""
+"""Kafka's name of a column -> the name here."""
 
 
 class BadValueError(ValueError):
-    """A value has no equal in a message; says in which column and row."""
+    """A value cannot be part of a message; `column` and `row` say where it is."""
 
     def __init__(self, column: str, row: int, words: str) -> None:
         super().__init__(words)
@@ -37,7 +37,7 @@ def message_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns with the names of a message.
 
     Raises:
-        BadValueError: a key or a header is no text.
+        BadValueError: a key or a header is not text.
     """
     found = dict(columns)
     if "value" in found:
@@ -65,7 +65,7 @@ def _texts(column: Any, name: str, row_ends: Any = None) -> Any:
             if value.is_valid and not _is_text(value.as_py()):
                 row = index if row_ends is None else int(np.searchsorted(row_ends, index, "right"))
                 words = (
-                    f"{value.as_py()[:60]!r} is no UTF-8 text: encode it, with base64() or hex()"
+                    f"{value.as_py()[:60]!r} is not UTF-8 text: encode it, with base64() or hex()"
                 )
                 raise BadValueError(name, row, words) from None
         raise

@@ -1,10 +1,10 @@
-"""Marks: what a store has of each write, and what a commit was about to do when it was killed.
+"""Marks: which batch of each write a store has, and the intent of a commit that was killed.
 
 One small JSON file per query or `writeId`, below the store, replaced as a whole:
 
-1. `done` is the last batch that is in the store for good; Spark repeats no batch before it.
-2. `intent` is what a commit appends, or appended when it was killed. Whoever commits next, to any
-   write of this store, finishes it first, from its own staged files.
+1. `done` is the last batch that is durably in the store; Spark repeats no batch before it.
+2. `intent` is what a commit is appending, or was appending when it was killed. The next commit of
+   any write to this store finishes it first, from its own staged files.
 """
 
 import logging
@@ -31,20 +31,20 @@ _SUFFIX: Final = ".json"
 
 
 class Point(Struct, frozen=True):
-    """Where an append began, or went on: offset of the log, row, and whose turn it was."""
+    """Where an append began or resumed: offset of the log, row, and round-robin turns."""
 
     offset: int
     row: int
     turns: list[int]
-    """By lane."""
+    """By route: the queue that the next row without a queue gets."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What a commit is going to append, and where it began."""
+    """What a commit will append, and where."""
 
     batch: int
     files: list[StagedFile]
-    lanes: list[RoutePlan]
+    routes: list[RoutePlan] = msgspec.field(name="lanes")
     points: list[Point]
 
     @property
@@ -54,7 +54,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """What a store has of one write."""
+    """How much of one write a store has."""
 
     kind: Literal["stream", "batch", "job"]
     name: str
@@ -63,16 +63,16 @@ class Mark(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, key: WriteKey) -> "Mark":
-        """Return the mark of a write that the store has nothing of."""
+        """Return the mark of a write that has not begun."""
         return cls(kind=key.kind, name=key.name)
 
     def key(self, batch: int) -> WriteKey:
-        """Return what a batch of this write is called."""
+        """Return the key of a batch of this write."""
         return WriteKey(self.kind, self.name, batch)
 
 
 class MarkFiles:
-    """The marks of one store. Changes belong to who has the store open."""
+    """The marks of one store. Only the process that has the store open changes them."""
 
     def __init__(self, ops: FileOps, root: Path) -> None:
         self._ops = ops
@@ -97,7 +97,7 @@ class MarkFiles:
         return self._path(mark.key(0))
 
     def intend(self, mark: Mark, intent: Intent) -> Mark:
-        """Say what is going to be appended, or that it goes on from another point."""
+        """Record what will be appended, or from which point it resumes."""
         mark = replace(mark, intent=intent)
         failpoint.hit("intent.before")
         self._save(mark)
@@ -105,12 +105,12 @@ class MarkFiles:
         return mark
 
     def finish(self, mark: Mark) -> Mark:
-        """Say that what was intended is in the store for good."""
-        assert mark.intent is not None, "something was intended"
+        """Record that the intended rows are durably in the store."""
+        assert mark.intent is not None, "the mark has an intent"
         mark = replace(mark, done=max(mark.done, mark.intent.batch), intent=None)
         failpoint.hit("done.before")
         if mark.kind == "job":
-            self._ops.unlink(self.path(mark))  # nobody can repeat it
+            self._ops.unlink(self.path(mark))  # a job without a writeId is never repeated
             self._ops.sync_dir(self.folder)
         else:
             self._save(mark)
@@ -130,8 +130,8 @@ class MarkFiles:
             mark = msgspec.json.decode(data, type=Mark)
         except msgspec.DecodeError as error:
             raise StoreError(
-                f"{path} cannot be read ({error}): it says which rows the store has. Remove it if"
-                " the write may be repeated in part"
+                f"{path} cannot be read ({error}): it records which rows the store has. Remove it"
+                " if repeating a part of the write does no harm"
             ) from error
         return _completed(mark, self._root)
 
@@ -143,7 +143,7 @@ class MarkFiles:
 
 
 def _shortened(mark: Mark, root: Path) -> Mark:
-    """Name files below the store from there on: it may be moved."""
+    """Make paths below the store relative to it, so that the store can be moved."""
     if mark.intent is None:
         return mark
     files = [

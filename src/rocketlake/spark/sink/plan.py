@@ -1,4 +1,4 @@
-"""WritePlan: what a task must know to encode and stage its rows; made once, on the driver."""
+"""WritePlan: what a task needs to encode and stage its rows; made once, on the driver."""
 
 import hashlib
 import re
@@ -16,16 +16,16 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class WriteKey(Struct, frozen=True):
-    """What is written once: a micro-batch of a query, or a batch job by its `writeId`."""
+    """The identity of a write: a micro-batch of a query, or a batch job by its `writeId`."""
 
     kind: Literal["stream", "batch", "job"]
-    """`job` is a batch job without a `writeId`, which nobody repeats."""
+    """`job` is a batch job without a `writeId`, which is never repeated."""
     name: str
     batch: int = 0
 
     @property
     def slug(self) -> str:
-        """What files of all batches of this write are called."""
+        """The common part of the names of all files of this write."""
         if _PLAIN.fullmatch(self.name):
             return f"{self.kind}-{self.name}"
         digest = hashlib.sha256(self.name.encode()).hexdigest()[:16]
@@ -42,20 +42,20 @@ class WriteKey(Struct, frozen=True):
 
 
 class WritePlan(Struct, frozen=True, kw_only=True):
-    """What a task must know."""
+    """What a task needs to know."""
 
     options: SinkOptions
     shape: RecordShape
     store_options: StoreOptions
     queue_counts: Mapping[str, int]
-    """Of the topics that are there."""
+    """Of the topics that exist."""
     default_queues: int
     run: str
-    """This run of a write: staged files of several do not meet."""
+    """A unique name of this run: keeps its staged files apart from those of other runs."""
 
     @classmethod
     def make(cls, options: SinkOptions) -> Self:
-        """Look at the store.
+        """Inspect the store, without opening it.
 
         Raises:
             ConfigError: its options are wrong.
@@ -74,9 +74,9 @@ class WritePlan(Struct, frozen=True, kw_only=True):
         )
 
     def folder(self, key: WriteKey) -> Path:
-        """Return where the rows of a write are staged."""
+        """Return the directory in which the rows of a write are staged."""
         return Path(self.options.staging_path) / key.slug / f"{key.batch}-{self.run}"
 
     def queue_count(self, topic: str) -> int:
-        """Return how many queues a topic has, or would have."""
+        """Return the number of queues of a topic; of a new one, as it would be created."""
         return self.queue_counts.get(topic, self.default_queues)

@@ -1,7 +1,7 @@
-"""Property strings of a batch of rows, made by columns instead of by rows.
+"""Property strings of a batch of rows, made column by column.
 
 The strings are those that `message_properties` makes of each row: its properties, then KEYS, then
-TAGS; a name that the properties have already stays what it is there. `unique_key` is one of the
+TAGS; a name that the properties already have keeps its value. `unique_key` is one of the
 properties, behind the others.
 """
 
@@ -29,20 +29,20 @@ Ints = npt.NDArray[np.int64]
 
 
 class Texts(Struct):
-    """The property strings of some rows, each with its last property ended."""
+    """The property strings of some rows, each with a separator behind its last property."""
 
     data: Any
     """A buffer."""
     places: Ints
-    """Where each begins, and where the last one ends."""
+    """The begin of each, and the end of the last one."""
     is_special: Mask | None = None
-    """Which rows have properties that the store itself acts on."""
+    """The rows with properties that the store acts on."""
     is_doubtful: bool = False
-    """Whether some row has a name or value that cannot be written."""
+    """Whether a row may have a name or value that cannot be written."""
 
     @property
     def sizes(self) -> Ints:
-        """How long each is."""
+        """The length of each."""
         return np.diff(self.places)
 
 
@@ -61,7 +61,7 @@ def make_texts(columns: Mapping[str, Any], count: int) -> Texts:
 
 
 def places_of(array: Any) -> tuple[Any, Ints]:
-    """Return the bytes of a string or binary array, and where each value begins."""
+    """Return the bytes of a string or binary array, and the begin of each value."""
     width = np.int64 if _is_large(array.type) else np.int32
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, width, count=array.offset + len(array) + 1)[array.offset :]
@@ -69,7 +69,7 @@ def places_of(array: Any) -> tuple[Any, Ints]:
 
 
 def narrow(array: Any) -> Any:
-    """Return texts with offsets of 32 bits, as they come unless Spark is told otherwise."""
+    """Return texts with offsets of 32 bits, which are Spark's default."""
     return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
 
 
@@ -81,14 +81,14 @@ class _Maker:
     def __init__(self, count: int) -> None:
         self._count = count
         self._parts: list[Any] = []
-        self._expected = 0  # how many properties there are
+        self._expected = 0  # the number of properties
         self._taken: dict[str, Mask] = {}
         self._special: Mask | None = None
         self._is_doubtful = False
 
     def add_map(self, column: Any) -> None:
         """Add all properties of a map."""
-        column = pa.concat_arrays([column])  # begins at its first entry then
+        column = pa.concat_arrays([column])  # so that it begins at its first entry
         starts = np.asarray(column.offsets)
         keys, values = narrow(column.keys), narrow(column.items)
         if len(keys) == 0:
@@ -106,7 +106,7 @@ class _Maker:
         self._parts.append(pc.fill_null(pc.binary_join(lists, ""), ""))
 
     def _note_names(self, keys: Any, starts: Ints) -> None:
-        # Why: no set of values for `is_in`; to make one, Arrow imports pandas.
+        # Why not `is_in`: to make its set of values, Arrow imports pandas.
         tests = [pc.equal(keys, name) for name in _RESERVED]
         tests += [pc.starts_with(keys, prefix) for prefix in _RESERVED_PREFIXES]
         reserved = reduce(pc.or_, tests)
@@ -117,7 +117,7 @@ class _Maker:
                 self._taken[name] = found
 
     def _rows_of(self, entries: Any, starts: Ints) -> Mask | None:
-        """Return the rows that one of these entries belongs to; None if there is none."""
+        """Return the rows that have one of these entries; None if there is none."""
         places = np.flatnonzero(entries.to_numpy(zero_copy_only=False))
         if not len(places):
             return None
@@ -126,7 +126,7 @@ class _Maker:
         return mask
 
     def keys_text(self, column: Any) -> Any:
-        """Return keys as one text each, with a blank between two."""
+        """Return the keys of each row as one text, separated by blanks."""
         if pa.types.is_list(column.type):
             column = pa.concat_arrays([column])
             flat = column.flatten()
@@ -136,7 +136,7 @@ class _Maker:
                 or (len(flat) and not np.diff(places).all())
                 or _count(data, places, 0x20)
             )
-            # Why: Arrow joins no lists whose texts are declared as never null.
+            # Why: Arrow does not join lists whose texts are declared as never null.
             lists = pa.ListArray.from_arrays(column.offsets, flat.cast(pa.string()))
             return pc.binary_join(lists, names.KEY_SEPARATOR)
         data, places = places_of(column)
@@ -145,7 +145,7 @@ class _Maker:
         return column
 
     def add_text(self, name: str, column: Any) -> None:
-        """Add one property, of the rows that have a text for it."""
+        """Add one property to the rows that have a text for it."""
         has = pc.fill_null(pc.greater(pc.binary_length(column), 0), False)  # noqa: FBT003 - Arrow's
         if name in self._taken:
             has = pc.and_(has, pa.array(~self._taken[name]))
@@ -157,7 +157,7 @@ class _Maker:
         self._parts.append(text if count == self._count else pc.if_else(has, text, ""))
 
     def finish(self) -> Texts:
-        """Join what was added."""
+        """Return the joined strings."""
         if not self._parts:
             return Texts(b"", np.zeros(self._count + 1, np.int64), self._special, self._is_doubtful)
         whole = self._parts[0]
@@ -171,7 +171,7 @@ class _Maker:
 
 
 def _count(data: Any, places: Ints, byte: int) -> int:
-    """Return how often a byte is in the values of an array."""
+    """Return how often a byte occurs in the values of an array."""
     if not len(places) or places[0] == places[-1]:
         return 0
     values = np.frombuffer(data, np.uint8)[places[0] : places[-1]]

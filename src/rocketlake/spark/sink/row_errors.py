@@ -1,4 +1,4 @@
-"""One row by itself: as a message, and words for what is wrong with it."""
+"""A single row as a message, and the text of what is wrong with it."""
 
 # ruff: noqa: ANN401 - Arrow ships no types
 
@@ -33,7 +33,7 @@ def row_message(columns: Mapping[str, Any], row: int, topic: str | None) -> Mess
 
 
 def explain_row(columns: Mapping[str, Any], row: int, topic: str | None) -> str | None:
-    """Return which column of a row cannot be written, and why; None if all can."""
+    """Return which column of a row cannot be written, and why; None if the row is valid."""
     if columns["body"][row].as_py() is None:
         return "column body is null; a message needs one, which may be empty"
     if "topic" in columns and columns["topic"][row].as_py() is None and topic is None:

@@ -1,9 +1,9 @@
 """RowEncoder: Arrow batches -> checked, staged records, in a few calls per batch.
 
-1. A batch is checked by columns. Only if something is wrong rows are looked at one by one, to say
-   which and why; nothing of the batch is staged then.
-2. Rows that ask for more than to be appended (a delay, properties that the store acts on) are
-   staged as messages, in their place among the others, if a put would append them.
+1. A batch is checked column by column. Rows are checked one by one only to name the invalid one;
+   nothing of the batch is staged then.
+2. Rows that need more than an append (a delay, properties that the store acts on) are staged as
+   messages, in their place among the others, if a put would append them.
 """
 
 # ruff: noqa: ANN401 - Arrow ships no types
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rocketlake.clock import Clock
@@ -31,13 +32,32 @@ from rocketlake.spark.sink.row_errors import explain_row, row_message
 from rocketlake.spark.sink.staging import TopicUse
 
 _I32_MAX: Final = 2_147_483_647
-_LANE, _QUEUE, _HASH, _FLAG = range(4)
+_TOPIC, _QUEUE, _HASH, _FLAG = range(4)
 
 Table = npt.NDArray[np.int32]
 
 
 class BadRowError(StoreError):
-    """A row cannot be a message; the text names column, row and values."""
+    """A row is not a valid message; the text names column, row and values."""
+
+
+class _Rows(Struct):
+    """Rows as the kernel encodes them."""
+
+    bodies: Any
+    """A buffer."""
+    places: npt.NDArray[np.int64]
+    """Where each body begins, and where the last one ends."""
+    texts: Texts
+    table: Table
+    """Topic number, queue, hash of the ordering key, and flag of each row."""
+    born: int
+
+    def part(self, begin: int, end: int) -> "_Rows":
+        """Return some of the rows."""
+        texts = replace(self.texts, places=self.texts.places[begin : end + 1])
+        places = self.places[begin : end + 1]
+        return _Rows(self.bodies, places, texts, self.table[begin:end], self.born)
 
 
 class RowEncoder:
@@ -49,7 +69,7 @@ class RowEncoder:
         self._clock = clock
         self._partition = partition
         self._put = PutRehearsal(plan.store_options, clock)
-        self._lanes: dict[str, int] = {}
+        self._topic_numbers: dict[str, int] = {}
         self._renamed: dict[str, str] = {}
         self.uses: list[TopicUse] = []
         self.rows = 0
@@ -60,7 +80,7 @@ class RowEncoder:
         """Return the staged records of a batch.
 
         Raises:
-            BadRowError: a row cannot be a message.
+            BadRowError: a row is not a valid message.
         """
         columns = self._columns(batch)
         count = batch.num_rows
@@ -69,19 +89,18 @@ class RowEncoder:
         bodies, places = places_of(columns["body"])
         texts = make_texts(columns, count)
         table = np.zeros((count, 4), np.int32)
-        self._fill_lanes(columns, table)
+        self._fill_topics(columns, table)
         self._fill_queues(columns, table)
         self._fill_flags(columns, table)
         if texts.is_doubtful:
             self._explain_any(columns)
         self._check_sizes(columns, np.diff(places), texts, table)
         special = self._find_special(columns, texts)
-        born = self._clock.now_ms()
+        rows = _Rows(bodies, places, texts, table, self._clock.now_ms())
         if special is None:
-            data: bytes | bytearray = self._encode((bodies, places), texts, table, born)
+            data: bytes | bytearray = self._encode(rows)
         else:
-            parts = self._mixed((bodies, places, texts, table), columns, special, born)
-            data = b"".join(parts)
+            data = b"".join(self._mixed(rows, columns, special))
         self._note_queues(table)
         self.rows += count
         return data
@@ -97,28 +116,28 @@ class RowEncoder:
 
     # --- columns -------------------------------------------------------------------------------
 
-    def _fill_lanes(self, columns: dict[str, Any], table: Table) -> None:
+    def _fill_topics(self, columns: dict[str, Any], table: Table) -> None:
         column = columns.get("topic")
         default = self._plan.options.topic
         if column is None:
             assert default is not None, "checked with the schema"
-            table[:, _LANE] = self._lane(default, columns, 0)
+            table[:, _TOPIC] = self._topic_number(default, columns, 0)
             return
         coded = column.dictionary_encode()
         codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
         if column.null_count and default is None:
             self._explain(columns, int(np.flatnonzero(column.is_null())[0]))
         found = [*coded.dictionary.to_pylist(), default if column.null_count else None]
-        lanes = np.zeros(len(found), np.int32)
-        for number, topic in enumerate(found):
+        numbers = np.zeros(len(found), np.int32)
+        for place, topic in enumerate(found):
             if topic is not None:
-                first = int(np.argmax(codes == number))
-                lanes[number] = self._lane(topic, columns, first)
-        table[:, _LANE] = lanes[codes]
+                first = int(np.argmax(codes == place))
+                numbers[place] = self._topic_number(topic, columns, first)
+        table[:, _TOPIC] = numbers[codes]
 
-    def _lane(self, topic: str, columns: dict[str, Any], row: int) -> int:
-        lane = self._lanes.get(topic)
-        if lane is None:
+    def _topic_number(self, topic: str, columns: dict[str, Any], row: int) -> int:
+        number = self._topic_numbers.get(topic)
+        if number is None:
             try:
                 check_topic_for_put(topic)
             except ValueError as error:
@@ -126,9 +145,9 @@ class RowEncoder:
             refusal = self._put.refusal_of_topic(topic)
             if refusal is not None:
                 self._fail(columns, row, "topic", refusal)
-            lane = self._lanes[topic] = len(self._lanes)
+            number = self._topic_numbers[topic] = len(self._topic_numbers)
             self.uses.append(TopicUse(topic=topic))
-        return lane
+        return number
 
     def _fill_queues(self, columns: dict[str, Any], table: Table) -> None:
         table[:, _QUEUE] = TURN
@@ -149,10 +168,10 @@ class RowEncoder:
         counts = np.array(
             [self._plan.queue_counts.get(use.topic, _I32_MAX) for use in self.uses], np.int64
         )
-        beyond = named & (queues >= counts[table[:, _LANE]])
+        beyond = named & (queues >= counts[table[:, _TOPIC]])
         if beyond.any():
             row = int(np.argmax(beyond))
-            topic = self.uses[table[row, _LANE]].topic
+            topic = self.uses[table[row, _TOPIC]].topic
             count = self._plan.queue_counts[topic]
             self._fail(
                 columns,
@@ -182,7 +201,7 @@ class RowEncoder:
             return
         shape = self._shape
         overheads = np.array([shape.overhead(use.topic) for use in self.uses], np.int64)
-        records = bodies + texts.sizes + overheads[table[:, _LANE]]
+        records = bodies + texts.sizes + overheads[table[:, _TOPIC]]
         limits = (
             ("body", bodies, shape.body_max, "bytes; maxMessageSize allows"),
             ("properties", texts.sizes, shape.properties_max, "bytes; a record holds"),
@@ -245,21 +264,14 @@ class RowEncoder:
         return named
 
     def _mixed(
-        self,
-        plain: tuple[Any, Any, Texts, Table],
-        columns: dict[str, Any],
-        special: Mask,
-        born: int,
+        self, rows: "_Rows", columns: dict[str, Any], special: Mask
     ) -> Iterator[bytes | bytearray]:
-        """Yield records of runs of plain rows, and messages in between."""
-        bodies, places, texts, table = plain
+        """Yield the records of runs of plain rows, and messages in between."""
         edges = np.flatnonzero(np.diff(special)) + 1
         bounds = [0, *edges.tolist(), len(special)]
         for begin, end in pairwise(bounds):
             if not special[begin]:
-                part = replace(texts, places=texts.places[begin : end + 1])
-                span = places[begin : end + 1]
-                yield self._encode((bodies, span), part, table[begin:end], born)
+                yield self._encode(rows.part(begin, end))
                 continue
             for row in range(begin, end):
                 message = row_message(columns, row, self._plan.options.topic)
@@ -267,19 +279,20 @@ class RowEncoder:
                 if refusal is not None:
                     name = "properties" if "properties" in columns else "body"
                     self._fail(columns, row, name, refusal)
-                lane, queue = int(table[row, _LANE]), int(table[row, _QUEUE])
-                yield pack_row(StagedRow(message, born, lane, queue))
+                number, queue = rows.table[row, [_TOPIC, _QUEUE]].tolist()
+                yield pack_row(StagedRow(message, rows.born, number, queue))
 
-    def _encode(self, bodies: tuple[Any, Any], texts: Texts, table: Table, born: int) -> bytearray:
+    def _encode(self, rows: "_Rows") -> bytearray:
         shape = self._shape
         return encode_rows(
-            *bodies,
-            texts.data,
-            texts.places,
-            np.ascontiguousarray(table),
+            rows.bodies,
+            rows.places,
+            rows.texts.data,
+            rows.texts.places,
+            np.ascontiguousarray(rows.table),
             [use.topic.encode() for use in self.uses],
             [shape.version(use.topic) for use in self.uses],
-            born,
+            rows.born,
             shape.host,
             shape.host,
             shape.trailing,
@@ -287,21 +300,21 @@ class RowEncoder:
         )
 
     def _note_queues(self, table: Table) -> None:
-        """Remember the highest queue that rows of each topic name."""
+        """Note the highest queue id that rows of each topic have."""
         if not len(table) or table[:, _QUEUE].max() < 0:
             return
-        for lane, use in enumerate(self.uses):
-            queues = np.where(table[:, _LANE] == lane, table[:, _QUEUE], -1)
+        for number, use in enumerate(self.uses):
+            queues = np.where(table[:, _TOPIC] == number, table[:, _QUEUE], -1)
             row = int(np.argmax(queues))
             if queues[row] > use.queue_max:
-                self.uses[lane] = replace(
+                self.uses[number] = replace(
                     use, queue_max=int(queues[row]), queue_row=self.rows + row
                 )
 
-    # --- words ---------------------------------------------------------------------------------
+    # --- refusals ------------------------------------------------------------------------------
 
     def _explain_any(self, columns: dict[str, Any]) -> None:
-        """Raise for the first row that cannot be a message."""
+        """Raise for the first row that is not a valid message."""
         for row in range(len(columns["body"])):
             self._explain(columns, row, is_sure=False)
 
@@ -309,7 +322,7 @@ class RowEncoder:
         words = explain_row(columns, row, self._plan.options.topic)
         if words is not None:
             self._refuse(columns, row, words)
-        assert not is_sure, "there is something wrong with this row"
+        assert not is_sure, "this row is invalid"
 
     def _fail(self, columns: dict[str, Any], row: int, name: str, words: str) -> NoReturn:
         self._refuse(columns, row, f"column {name}: {words}")
@@ -318,7 +331,7 @@ class RowEncoder:
         raise BadRowError(f"{words}{self._as_given()}; {self._where(columns, row)}")
 
     def _as_given(self) -> str:
-        """Say which columns have names of Kafka's."""
+        """Return which columns were given by Kafka's names."""
         pairs = [f"{name} is the column {given}" for name, given in self._renamed.items()]
         return f" ({', '.join(pairs)})" if pairs else ""
 
@@ -334,7 +347,7 @@ class RowEncoder:
 
 
 def _whole(column: Any) -> Any:
-    """Return a column as one array of values, whatever it is coded as."""
+    """Return a column as one plain array of values."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if pa.types.is_large_list(column.type):

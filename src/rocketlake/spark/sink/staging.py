@@ -1,12 +1,12 @@
-"""Staged rows: one file per task attempt, whole and on the disk before anybody knows its name.
+"""Staged rows: one file per task attempt, complete and durable before it gets its name.
 
 | Part | What it is |
 | --- | --- |
-| pieces | staged records, one behind the other (`format.bulk`) |
+| pieces | staged records, back to back (`format.bulk`) |
 | footer | JSON: shape, topics, and place, checksum and rows of each piece |
 | tail | u32 size of the footer, u32 its checksum, `RLSTAGE1` |
 
-The checksum of the footer stands for the whole file.
+The footer holds the checksums of all pieces, so its own checksum stands for the whole file.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from rocketlake.spark.sink.options import new_token
 _TAIL: Final = Layout("<II8s")
 _MAGIC: Final = b"RLSTAGE1"
 SUFFIX: Final = ".rows"
-# Why: the disk works while rows are encoded, instead of all at once at the end.
+# Why: the disk writes while rows are encoded, instead of everything at the end.
 _SYNC_STEP: Final = 32 << 20
 
 
@@ -43,17 +43,17 @@ class Piece(Struct, frozen=True, array_like=True):
 
 
 class TopicUse(Struct, frozen=True, kw_only=True):
-    """What rows of one task want of a topic."""
+    """How the rows of one task use a topic."""
 
     topic: str
     queue_max: int = -1
-    """The highest queue that a row names; -1: none does."""
+    """The highest queue id of a row; -1: no row has one."""
     queue_row: int = -1
-    """The row that names it."""
+    """The row that has it."""
 
 
 class Footer(Struct, frozen=True, kw_only=True):
-    """What a staged file holds."""
+    """The footer of a staged file."""
 
     partition: int
     rows: int
@@ -67,7 +67,7 @@ class Footer(Struct, frozen=True, kw_only=True):
 
 
 class StagedFile(Struct, frozen=True, kw_only=True):
-    """A staged file, as others are told of it."""
+    """The identity of a staged file, for the commit."""
 
     path: str
     rows: int
@@ -76,7 +76,7 @@ class StagedFile(Struct, frozen=True, kw_only=True):
 
 
 class StageWriter:
-    """Writes a staged file; what is not finished is removed.
+    """Writes a staged file; one that is not finished is removed.
 
     Durability: when `finish` returns, the file is on the disk under its name.
     """
@@ -129,17 +129,17 @@ class StageWriter:
             self._syncing.append(self._pool.submit(self._writer.sync))
 
     def finish(self, footer: Footer) -> StagedFile:
-        """Bring the file to disk and give it its name.
+        """Sync the file and give it its name.
 
         Raises:
-            FlushFailedError: it may not be there.
+            FlushFailedError: the file may not be durable.
         """
         assert self._writer is not None, "not finished"
         data = msgspec.json.encode(footer)
         crc = crc31(data)
         self._writer.write(self._end, data + _TAIL.pack(len(data), crc, _MAGIC))
         for each in self._syncing:
-            each.result()  # the system tells of a failed write only once
+            each.result()  # the kernel reports a failed write only once
         self._writer.sync()
         self._writer.close()
         self._writer = None
@@ -151,13 +151,13 @@ class StageWriter:
 
 
 class StageReader:
-    """Reads a staged file, and trusts nothing in it that has not its checksum."""
+    """Reads a staged file, checking every piece by its checksum."""
 
     def __init__(self, ops: FileOps, staged: StagedFile) -> None:
         """Open a file and read its footer.
 
         Raises:
-            StoreError: it is not there, or is not the file that was staged.
+            StoreError: the file is missing, or is not the one that was staged.
         """
         self._path = Path(staged.path)
         entry = ops.stat(self._path)
@@ -171,14 +171,14 @@ class StageReader:
             raise
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
         self._reader.close()
 
     def pieces(self) -> Iterator[tuple[Piece, bytes]]:
         """Yield the pieces in order.
 
         Raises:
-            StoreError: one has not its checksum.
+            StoreError: a checksum does not match.
         """
         for piece in self.footer.pieces:
             yield piece, self.read(piece)
@@ -187,7 +187,7 @@ class StageReader:
         """Return the records of a piece.
 
         Raises:
-            StoreError: they have not their checksum.
+            StoreError: the checksum does not match.
         """
         data = self._reader.read(piece.position, piece.size)
         if len(data) != piece.size or crc31(data) != piece.crc:

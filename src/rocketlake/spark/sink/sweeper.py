@@ -1,4 +1,4 @@
-"""Sweeper: removes staged rows that nobody needs any more, and no others."""
+"""Sweeper: removes staged rows that no commit needs any more."""
 
 import logging
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from rocketlake.spark.sink.staging import StagedFile
 log = logging.getLogger(__name__)
 
 FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
-"""When rows count as left behind by a job that was killed."""
+"""The age at which staged rows count as left behind by a job that was killed."""
 
 
 class Sweeper:
-    """Removes staged files. What cannot be removed stays, with a word in the log.
+    """Removes staged files; logs a warning for those that cannot be removed.
 
     Invariants: a file that an intent names is never removed.
     """
@@ -33,7 +33,7 @@ class Sweeper:
         self._clock = clock or SystemClock()
 
     def sweep(self, key: WriteKey, files: Sequence[StagedFile]) -> None:
-        """Remove the files of a write that is done, and what earlier runs of it left."""
+        """Remove the files of a finished write, and those that earlier runs of it left."""
         failpoint.hit("sweep.before")
         folders = {Path(file.path).parent for file in files}
         for folder in {folder.parent for folder in folders}:
@@ -44,7 +44,7 @@ class Sweeper:
         failpoint.hit("sweep.after")
 
     def remove(self, files: Sequence[StagedFile], folder: Path | None = None) -> None:
-        """Remove files of a write that failed, and all others of its run if that is known."""
+        """Remove files of a failed write, and all others of its run if its folder is given."""
         kept = self._intended()
         for file in files:
             if file.path not in kept:
@@ -55,7 +55,7 @@ class Sweeper:
             self._rmdir(path)
 
     def _is_past(self, entry: Entry, key: WriteKey) -> bool:
-        """Tell whether a folder is of a batch that is done."""
+        """Tell whether a folder belongs to a batch that is done."""
         batch, _, _ = entry.name.partition("-")
         return entry.is_dir and batch.isdigit() and int(batch) <= key.batch
 

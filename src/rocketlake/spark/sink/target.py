@@ -1,4 +1,4 @@
-"""Where a write goes: by its own options, or by those of a table in Spark's catalog."""
+"""The target of a write: by its own options, or by those of a table in Spark's catalog."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,21 +11,21 @@ from rocketlake.spark.catalog_table import CREATE_EXAMPLE, kept_table
 from rocketlake.spark.sink.columns import COLUMN_NAMES
 from rocketlake.spark.sink.options import known_options
 
-_WITNESS = "queue_offset"
+_MARKER_COLUMN = "queue_offset"
 """Never null in a row that was read: tells rows of another table from rows of an INSERT."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is written, and by which options."""
+    """The columns that are written, and the options of the write."""
 
     options: Mapping[str, str]
     columns: StructType
     store_made: tuple[str, ...] = ()
-    """Columns of a table that no message brings; null in every row."""
+    """Columns of a table that the store assigns; null in every row."""
 
 
 def target_of(options: Mapping[str, str], schema: StructType) -> Target:
-    """Return where a write goes.
+    """Return the target of a write.
 
     Raises:
         ConfigError: neither the write nor the columns name a store, or a table cannot be written.
@@ -44,10 +44,10 @@ def target_of(options: Mapping[str, str], schema: StructType) -> Target:
             f"a table with the option table = {kept.options['table']} is only read; INSERT INTO a"
             " table of messages"
         )
-    if _WITNESS not in kept.columns:
+    if _MARKER_COLUMN not in kept.columns:
         raise ConfigError(
-            f"the table has no column {_WITNESS}, by which rows of an INSERT are told from rows of"
-            f" other tables; create it with {_WITNESS} or with all columns: {CREATE_EXAMPLE}"
+            f"the table has no column {_MARKER_COLUMN}, which tells rows of an INSERT from rows of"
+            f" other tables; create it with {_MARKER_COLUMN} or with all columns: {CREATE_EXAMPLE}"
         )
     return Target(
         options={**known_options(kept.options), **options},
@@ -59,7 +59,7 @@ def target_of(options: Mapping[str, str], schema: StructType) -> Target:
 def message_rows(
     batches: Iterator[pa.RecordBatch], store_made: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Leave the columns out that a store makes itself.
+    """Leave out the columns that the store assigns.
 
     Raises:
         StoreError: one of them has a value.
@@ -71,9 +71,9 @@ def message_rows(
         for name in store_made:
             if batch.column(name).null_count < batch.num_rows:
                 raise StoreError(
-                    f"column {name} has a value, and a store makes it itself: name the columns that"
-                    " are written, INSERT INTO t (topic, body, keys, tags, properties) SELECT …;"
-                    " nothing was written"
+                    f"column {name} has a value, but the store assigns it: name the columns to"
+                    " write, INSERT INTO t (topic, body, keys, tags, properties) SELECT …; nothing"
+                    " was written"
                 )
         names = [name for name in batch.schema.names if name not in store_made]
         yield batch.select(names)

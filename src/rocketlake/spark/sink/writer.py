@@ -1,4 +1,4 @@
-"""What Spark calls to write: `write` on executors, `commit` or `abort` once, in another process."""
+"""The writers that Spark calls: `write` on executors, `commit` or `abort` once, elsewhere."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _BATCH = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task tells the commit."""
+    """What a task reports to the commit."""
 
     key: WriteKey
     partition: int
@@ -45,10 +45,10 @@ class StagedRows(WriterCommitMessage):
 def make_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Return what writes a batch.
+    """Return the writer of a batch.
 
     Raises:
-        ConfigError: the options, the columns or the mode cannot be.
+        ConfigError: the options, the columns or the mode are invalid.
     """
     target = target_of(options, schema)
     return BatchSink(_plan(target, overwrite=overwrite), target.store_made)
@@ -57,10 +57,10 @@ def make_writer(
 def make_stream_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """Return what writes a stream.
+    """Return the writer of a stream.
 
     Raises:
-        ConfigError: the options, the columns or the mode cannot be.
+        ConfigError: the options, the columns or the mode are invalid.
     """
     target = target_of(options, schema)
     parsed = _plan(target, overwrite=overwrite)
@@ -114,10 +114,12 @@ class StreamSink(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of a task."""
         context = _context()
-        # Why: only executors are told which query this is.
+        # Why: Spark tells only executors which query this is.
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         if not query or not batch:
-            raise ConfigError(f"Spark tells neither {_QUERY} nor {_BATCH}: it runs no stream here")
+            raise ConfigError(
+                f"Spark passes neither {_QUERY} nor {_BATCH}: this task belongs to no stream"
+            )
         key = WriteKey("stream", query, int(batch))
         rows = message_rows(iterator, self._store_made)
         return stage(self._plan, key, context.partitionId(), rows)
@@ -147,7 +149,7 @@ def stage(
     """Check, encode and stage the rows of a task.
 
     Raises:
-        BadRowError: a row cannot be a message; nothing is left behind.
+        BadRowError: a row is not a valid message; nothing is left behind.
         FileAccessError: the staging path cannot be written.
     """
     tune_worker()
@@ -174,7 +176,7 @@ def stage(
 
 
 def _committer(plan: WritePlan) -> "Committer":
-    # Why: executors only stage, and what opens a store takes longer to import than all else here.
+    # Why: executors only stage, and the engine takes longer to import than all else here.
     from rocketlake.spark.sink.committer import Committer  # noqa: PLC0415 - see above
 
     return Committer(plan.options)
@@ -190,5 +192,5 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise ConfigError("rows are written by tasks of Spark, and this is none")
+        raise ConfigError("rows are written by Spark tasks, and this process runs none")
     return context
