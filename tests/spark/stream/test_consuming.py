@@ -131,9 +131,9 @@ def test_a_batch_function_returns_what_failed(spark, store, as_query):
 
 
 def test_what_makes_no_sense_is_refused(spark, store, tmp_path, odd):
-    with pytest.raises(ConfigError, match="wants one function"):
+    with pytest.raises(ConfigError, match="needs one function"):
         Consuming(store, "g", "orders")
-    with pytest.raises(ConfigError, match="wants a topic"):
+    with pytest.raises(ConfigError, match="needs at least one topic"):
         Consuming(store, "g", " , ", each=odd)
     with pytest.raises(StoreLockedError):
         Consuming(store.path, "g", "orders", each=odd)

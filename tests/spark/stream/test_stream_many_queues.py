@@ -196,7 +196,7 @@ def test_store_that_was_made_anew(tmp_path):
     play.step()
     root.rename(tmp_path / "old")
     filled(tmp_path / "s", QUEUES).write()
-    with pytest.raises(StoreError, match="made anew"):
+    with pytest.raises(StoreError, match="created again"):
         Play(root, play.offsets, topicPattern="T.*").step()
     lax = Play(root, play.offsets, topicPattern="T.*", failOnDataLoss="false")
     assert bodies(lax.step()) == names(0, QUEUES)

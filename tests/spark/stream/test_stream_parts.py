@@ -189,7 +189,7 @@ def test_options_of_a_stream():
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "= 5 is above"),
         ({"endingOffsets": '{"T": {"0": 1}}'}, "a stream has no end"),
         ({"endingTimestamp": "7"}, "a stream has no end"),
-        ({"table": "queue"}, "table queue is no stream"),
+        ({"table": "queue"}, "table queue is not a stream"),
         ({"startingOffsets": "group"}, "needs the option group"),
         ({"progressPath": "/p"}, "name the option group"),
         ({"group": "g", "progressPath": "s3a://b/p"}, "option progressPath: .* not in s3a"),

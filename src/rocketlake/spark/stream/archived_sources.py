@@ -1,12 +1,13 @@
-"""StreamSources of a stream over an archive: what it has, then what the live stores have.
+"""Sources of a stream over an archive: first what the archive has, then the live stores.
 
-1. A source's offsets are queue offsets, as without an archive: the checkpoint does not say where a
-   message came from. A batch that is read again may find in the archive what was read from the
-   store before; it is the same messages. A query may get the option `archive`, or lose its store,
-   and go on from its checkpoint.
-2. Below the seam of a queue messages come from the archive's files, behind it from the store.
-3. The manifest is read again when it has changed: new runs, dropped days and merged files count
-   from the next batch on.
+1. Offsets are queue offsets, as without an archive: the checkpoint does not say where a message
+   came from. A batch that is read again may find the same messages in the archive that it read from
+   the store before. A query may be given the option `archive`, or lose its store, and continue from
+   its checkpoint.
+2. Below the boundary of a queue messages come from the archive's files, from there on from the
+   store.
+3. A changed manifest is read again: new runs, dropped days and merged files count from the next
+   batch on.
 """
 
 import logging
@@ -16,18 +17,18 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
 from rocketlake.errors import StoreError
 from rocketlake.files.ops import PosixFileOps
 from rocketlake.metadata.archive_manifest import MANIFEST, ArchivedFile, Manifest, archive_path
+from rocketlake.model.queues import QueueKey
 from rocketlake.spark.reading.archive.boundary import JoinedQueue
 from rocketlake.spark.reading.archive.checked_file import (
     DamagedFileError,
@@ -43,14 +44,11 @@ from rocketlake.spark.reading.archive.planning import (
     pack_files,
     read_manifest,
 )
-from rocketlake.spark.reading.options import EARLIEST, GROUP, OnDamage, ReadBound, SourceOptions
+from rocketlake.spark.reading.options import OnDamage, SourceOptions
 from rocketlake.spark.stream.limits import OffsetRange, Ranges
 from rocketlake.spark.stream.offsets import StreamSource
 from rocketlake.spark.stream.positions import BoundsSnapshot
-from rocketlake.spark.stream.sources import StreamSources, empty_queues
-
-if TYPE_CHECKING:
-    from rocketlake.model.queues import QueueKey
+from rocketlake.spark.stream.sources import StreamSources
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +56,7 @@ _US_PER_MS: Final = 1000
 
 
 class ArchivedSources(StreamSources):
-    """The wanted queues of an archive and of some stores, or of the archive alone.
+    """The selected queues of an archive and of some stores, or of the archive alone.
 
     Thread-safety: one thread.
     """
@@ -74,12 +72,12 @@ class ArchivedSources(StreamSources):
         check_brokers(self._manifest, self._set.stores)
 
     def refresh(self) -> frozenset[StreamSource] | None:
-        """Take in new runs of the archive, and what others have written to the stores since.
+        """Read new runs of the archive, and what was written to the stores since.
 
-        Returns an empty set if nothing changed; None if all sources were looked at anew.
+        Returns an empty set if nothing changed; None if all sources were examined again.
         """
-        # Order: the manifest first. A queue that ends before what the archive has of it was made
-        # anew, and a store that was looked at earlier could seem so.
+        # Order: the manifest first. A queue that ends before its archived part counts as created
+        # again, and a store that was read before the manifest could look like that.
         is_changed = self._manifest_state() != self._seen
         if is_changed:
             self._read_manifest()
@@ -89,12 +87,12 @@ class ArchivedSources(StreamSources):
         return None
 
     def reopen(self) -> None:
-        """BoundsSnapshot at archive and stores as if for the first time."""
+        """Read archive and stores again, without any earlier state."""
         self._read_manifest()
         super().reopen()
 
     def _read_manifest(self) -> None:
-        # Order: its state first; what comes meanwhile is seen at the next look.
+        # Order: its state first, so that a change in between is seen at the next refresh.
         self._seen = self._manifest_state()
         self._manifest = read_manifest(self._directory)
 
@@ -111,7 +109,7 @@ class ArchivedSources(StreamSources):
             source: OffsetRange(max(queue.begin, 0), max(queue.end, queue.begin, 0))
             for source, queue in self._joined.items()
         }
-        # Why no ends of logs: no place in a log stands for what is in an archive alone.
+        # Why no ends of logs: no place in a log stands for messages of the archive alone.
         self._snapshot = BoundsSnapshot(bounds, {})
 
     def _manifest_state(self) -> tuple[Hashable, ...]:
@@ -121,30 +119,17 @@ class ArchivedSources(StreamSources):
 
     # --- bounds --------------------------------------------------------------------------------
 
-    def starts(self) -> dict[StreamSource, int]:
-        """Return where a new query begins; queues of a topic without a message begin at 0.
-
-        Raises:
-            ConfigError: what is named is not there, or no message is as young as wanted.
-            StoreError: offsets are asked for that are not there.
-        """
-        options = self._options
-        if options.starting.default == GROUP:  # which is asked later
-            options = replace(options, starting=ReadBound(EARLIEST))
-        found: dict[StreamSource, int] = {}
-        empty: set[QueueKey] = set()
-        for broker, store in self._set.stores.items():
-            keys = empty_queues(store)
-            empty.update(keys)
-            wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
-            found |= {StreamSource(broker, key.topic, key.queue_id): 0 for key in wanted}
+    def _first_offsets(
+        self, options: SourceOptions, empty: set[QueueKey]
+    ) -> dict[StreamSource, int]:
         check_queues(self._directory, self._manifest, self._set.stores, options, empty=empty)
-        for source, queue in self._joined.items():
-            found[source] = queue.start(options, partial(self._first_at, source))
-        return found
+        return {
+            source: queue.start(options, partial(self._first_at, source))
+            for source, queue in self._joined.items()
+        }
 
     def _first_at(self, source: StreamSource, timestamp: int) -> int | None:
-        """Return the first archived offset of a lane that was stored at a time or later."""
+        """Return the first archived offset of a queue that was stored at a time or later."""
         found: int | None = None
         for file, first, _ in self._files_of(source).between(0, self._joined[source].seam):
             if file.max_store_time < timestamp or (found is not None and first >= found):
@@ -175,7 +160,7 @@ class ArchivedSources(StreamSources):
         queue = self._joined[source]
         if offset >= queue.live_begin:
             return super().sizes_of(source, offset, count)
-        end, size = queue.live_begin, 0  # what no file has takes no room
+        end, size = queue.live_begin, 0  # what no file has counts as empty
         for file, first, last in self._files_of(source).between(offset, end):
             if offset < first:
                 end = first
@@ -185,7 +170,7 @@ class ArchivedSources(StreamSources):
         return np.full(max(min(count, end - offset), 0), size, np.int64)
 
     def physical_offset_of(self, source: StreamSource, offset: int) -> int | None:
-        """Return where the record of a message of a queue begins; None if no store has it."""
+        """Return the physical offset of a message of a queue; None if no store has it."""
         if offset < self._joined[source].live_begin or source.broker not in self._set.stores:
             return None
         return super().physical_offset_of(source, offset)
@@ -193,10 +178,10 @@ class ArchivedSources(StreamSources):
     # --- partitions ----------------------------------------------------------------------------
 
     def plan(self, spans: Ranges) -> list[InputPartition]:
-        """Cut spans into what tasks read.
+        """Return the partitions of some ranges.
 
         Raises:
-            StoreError: messages between archive and store are gone, and that must not be.
+            StoreError: messages between archive and store are gone, and failOnDataLoss is true.
         """
         if any(self._gaps(spans)):
             self.reopen()  # an archive run may have been faster than the store's retention
@@ -219,7 +204,7 @@ class ArchivedSources(StreamSources):
         return self._files.get(source, _NO_FILES)
 
     def _gaps(self, spans: Ranges) -> list[tuple[JoinedQueue, tuple[int, int]]]:
-        """Return what is in neither archive nor store."""
+        """Return the ranges that neither archive nor store has."""
         found = []
         for source, span in spans.items():
             queue = self._joined[source]
@@ -230,16 +215,16 @@ class ArchivedSources(StreamSources):
 
 
 class _QueueFiles:
-    """The files that have messages of one queue, by their first messages of it.
+    """The files with messages of one queue, in the order of their first ones.
 
-    The ranges of two files may overlap: a clock that was set back puts a message into the file of
-    an earlier day.
+    The ranges of two files may overlap: after a clock was set back, a message is in the file of an
+    earlier day.
     """
 
     def __init__(self, queue_id: int, files: Iterable[ArchivedFile]) -> None:
         self._files = sorted(files, key=lambda file: file.queues[queue_id])
         self._ranges = [file.queues[queue_id] for file in self._files]
-        # How far any file up to this one reaches: what is below an offset is found by bisection.
+        # The highest end of all files up to each one: files below an offset are found by bisection.
         self._reach = list(accumulate((last for _, last in self._ranges), max))
 
     def between(self, begin: int, end: int) -> Iterator[tuple[ArchivedFile, int, int]]:

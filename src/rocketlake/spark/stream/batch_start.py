@@ -1,4 +1,4 @@
-"""From where a batch goes on, source by source, and which messages it can no longer have."""
+"""Where a batch begins in each source, and which messages are lost to it."""
 
 from collections.abc import Mapping
 
@@ -14,16 +14,16 @@ class Advance(Struct, frozen=True):
     """What there is to read, and what is lost."""
 
     available: dict[StreamSource, OffsetRange]
-    """From where each source goes on, up to its last message."""
+    """What each source has behind what was read."""
     losses: list[str]
-    """What is lost, in words."""
+    """The texts of what is lost."""
 
 
 def advance(ends: Mapping[StreamSource, int], bounds: Ranges) -> Advance:
     """Compare what was read with what there is.
 
-    A lane that was not read before begins at its first message. One that ends before what was
-    read of it was made anew and begins at its first message too.
+    A source that was not read before begins at its first message. So does one that ends before
+    what was read of it: its topic or its store was created again.
     """
     available: dict[StreamSource, OffsetRange] = {}
     losses: list[str] = []
@@ -51,7 +51,7 @@ def advance(ends: Mapping[StreamSource, int], bounds: Ranges) -> Advance:
 
 
 def clip(wanted: Ranges, bounds: Ranges) -> tuple[dict[StreamSource, OffsetRange], list[str]]:
-    """Return what there still is of the spans of a batch, and what is lost of them."""
+    """Return what is left of the spans of a batch, and the texts of what is lost."""
     found: dict[StreamSource, OffsetRange] = {}
     losses: list[str] = []
     for source, span in wanted.items():
@@ -78,7 +78,7 @@ def _expired(source: StreamSource, at: int, bound: OffsetRange) -> str:
 
 def _recreated(source: StreamSource, at: int, bound: OffsetRange) -> str:
     return (
-        f"{source} was read up to {at}, but ends at {bound.end}: the store or the topic was made"
-        " anew, or lost its end in a crash; give the query a new checkpointLocation, or:"
-        " option failOnDataLoss = false begins at its first message"
+        f"{source} was read up to {at}, but ends at {bound.end}: the store or the topic was created"
+        " again, or lost its end in a crash; give the query a new checkpointLocation, or set"
+        " failOnDataLoss = false to begin at its first message"
     )

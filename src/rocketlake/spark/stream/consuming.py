@@ -1,15 +1,15 @@
-"""Consuming: a streaming query that consumes as a group of RocketMQ does, with retries.
+"""Consuming: a streaming query that consumes as a RocketMQ consumer group, with retries.
 
-    def charge(order):                  # a row; to raise, or to return False, is to fail
+    def charge(order):                  # a row; raising, or returning False, is a failure
         ...
 
     with Consuming("data/store", "billing", "orders", each=charge) as billing:
         billing.start(spark, "data/checkpoints/billing").awaitTermination()
 
 1. After each batch the group's progress is in the store's table.
-2. A message that failed goes to `%RETRY%billing` with its delay level, which the query reads too;
-   after 16 retries it goes to `%DLQ%billing`.
-3. The store is open for writing in this process, which is its one writer; executors read files.
+2. A failed message goes to `%RETRY%billing` with its delay level, which the query reads too; after
+   16 retries it goes to `%DLQ%billing`.
+3. This process has the store open for writing and is its only writer; executors read files.
 """
 
 import json
@@ -60,10 +60,10 @@ _READ: Final = 1000
 
 
 class Consuming(Closing):
-    """A consumer group on Spark; `start` makes its query, or it is given to `foreachBatch`.
+    """A consumer group on Spark; `start` makes its query, or pass it to `foreachBatch`.
 
-    Thread-safety: the batches of one query come one after the other; `_lock` keeps the listener
-    apart from them.
+    Thread-safety: the batches of one query run one after the other; `_lock` serialises them with
+    the listener.
     """
 
     def __init__(
@@ -81,22 +81,22 @@ class Consuming(Closing):
 
         `each` is called on executors for every row. `batch` is called here with a DataFrame and
         the number of the batch, and returns the rows that failed: any DataFrame with their
-        `physical_offset`, and a `delay_level` if they want one. `max_times` is how often a message
-        is tried again (None: what the group is allowed, 16 by default). A store that is open is
-        used as it is; else it is opened with `options`, and closed by `close`.
+        `physical_offset`, and optionally a `delay_level`. `max_times` is how often a message is
+        retried (None: the group's setting, 16 by default). An open store is used as it is; a path
+        is opened with `options`, and closed by `close`.
 
         Raises:
-            ConfigError: not one of both functions is given, or no topic.
+            ConfigError: not exactly one function is given, or no topic.
             StoreLockedError: another process has the store open for writing.
         """
         if (each is None) == (batch is None):
             raise ConfigError(
-                "Consuming wants one function: each=... for rows, or batch=... for DataFrames"
+                "Consuming needs one function: each=... for rows, or batch=... for DataFrames"
             )
         listed = topics.split(",") if isinstance(topics, str) else topics
         self.topics = tuple(topic.strip() for topic in listed if topic.strip())
         if not self.topics:
-            raise ConfigError("Consuming wants a topic, or several")
+            raise ConfigError("Consuming needs at least one topic")
         self.group = group
         self._each = each
         self._batch = batch
@@ -105,7 +105,7 @@ class Consuming(Closing):
         self._listening: list[tuple[SparkSession, LagListener]] = []
         self._is_mine = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)  # type: ignore[call-overload]
-        """The store, open for writing: put messages into it while the query runs."""
+        """The store, open for writing: messages may be put into it while the query runs."""
         try:
             self._retries = self.store.join_group(group).retry_queue_count
             path = self.store.path / file_names.CONFIG / f"consuming.{group}.json"
@@ -117,7 +117,7 @@ class Consuming(Closing):
     def close(self) -> None:
         """Close the store, if it was opened here. Stop the query first."""
         for spark, listener in self._listening:
-            with suppress(Exception):  # a session that was stopped has no listeners
+            with suppress(Exception):  # a stopped session has no listeners
                 spark.streams.removeListener(listener)
         self._listening.clear()
         if self._is_mine:
@@ -128,18 +128,18 @@ class Consuming(Closing):
     def stream(
         self, spark: SparkSession, *, columns: Sequence[str] | None = None, **options: str
     ) -> DataFrame:
-        """Return the stream of the topics and the retry topic, from where the group is.
+        """Return the stream of the topics and the retry topic, from the group's progress on.
 
-        `columns` are those that the function needs; fewer are faster. `options` are those of the
-        source; a group that has not consumed a queue begins at its first message.
+        `columns` are those that the function needs; fewer are faster. `options` are options of the
+        source. Of a queue that the group has not consumed, the stream begins at the first message.
         """
         register(spark)
-        self.store.flush()  # what was put, and topics just made, are on disk for the source
+        self.store.flush()  # the source reads files: new messages and topics must be there
         given = {
             "path": str(self.store.path),
             "topics": ",".join((*self.topics, retry_topic(self.group))),
             "startingOffsets": json.dumps(self._positions()),
-            "compactOffsets": "false",  # progress is taken from them, queue by queue
+            "compactOffsets": "false",  # progress is taken from the offsets, queue by queue
             **{key: str(value) for key, value in options.items()},
         }
         reader = spark.readStream.format("rocketlake").options(**given)
@@ -176,7 +176,7 @@ class Consuming(Closing):
         return writer.queryName(name).start() if name else writer.start()
 
     def _positions(self) -> Offsets:
-        """Return where the group is, for the queues it has consumed, within what there is."""
+        """Return the group's progress in the queues it has consumed, within their bounds."""
         wanted = {*self.topics, retry_topic(self.group)}
         found: Offsets = {}
         for at in self.store.progress(self.group):
@@ -188,10 +188,11 @@ class Consuming(Closing):
     # --- a batch -------------------------------------------------------------------------------
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Consume a batch: call the function, send back what failed, commit.
+        """Consume a batch: call the function, send failed messages back, commit.
 
         Raises:
-            ConfigError: the batch has no query, lacks columns, or the function returned nonsense.
+            ConfigError: the batch has no query or lacks columns, or the function returned
+                something else than failed rows.
             StoreError: a message could not be sent back; nothing is committed.
         """
         query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
@@ -235,7 +236,8 @@ class Consuming(Closing):
     def _intent(self, batch_id: int, outcome: Outcome) -> Intent:
         before: Offsets = {}
         if outcome.failed:
-            # Order: what these offsets count from must survive a crash, or they say too much.
+            # Order: the messages below these offsets must survive a crash, or messages sent back
+            # after it would lie before them.
             self.store.flush()
             before = {
                 topic: {queue: self.store.max_offset(topic, queue) for queue in queues}
@@ -249,7 +251,7 @@ class Consuming(Closing):
         )
 
     def _targets(self) -> dict[str, range]:
-        """Return every queue that a message may be sent back to."""
+        """Return all queues that a message may be sent back to."""
         levels = len(self.store.options.message_delay_level.split())
         return {
             SCHEDULE_TOPIC: range(levels),
@@ -258,7 +260,7 @@ class Consuming(Closing):
         }
 
     def _already_sent(self, intent: Intent) -> set[tuple[str, int]]:
-        """Return what was sent back before a crash: id of the first copy, and times consumed."""
+        """Return what was sent back before a crash: id of the original, and times consumed."""
         mine = {retry_topic(self.group), dlq_topic(self.group)}
         found: set[tuple[str, int]] = set()
         for topic, queues in intent.before.items():
@@ -299,7 +301,7 @@ class Consuming(Closing):
             )
         except PutFailedError as error:
             receipt = error.receipt
-        # One that is stored but not on the disk yet counts: progress is written behind a flush.
+        # A message that is stored but not durable yet counts: progress is written after a flush.
         if receipt.physical_offset < 0:
             raise StoreError(
                 f"the message at {physical_offset} of {self.store.path} failed and could not be"
@@ -312,13 +314,13 @@ class Consuming(Closing):
         for topic, queues in ends.items():
             config = self.store.topic(topic)
             count = 0 if config is None else config.read_queue_count
-            # A queue that was taken from its topic is read to its end, but has no consumers.
+            # A queue that was removed from its topic is read to its end, but has no consumers.
             known = {queue: offset for queue, offset in queues.items() if queue < count}
             if known:
                 self.store.reset_offsets(self.group, topic, known)
 
     def _note_lag(self, found: QueryLag) -> None:
-        """Go on behind messages that filters left out: the rows of a batch do not show them."""
+        """Commit past messages that filters left out: the rows of a batch do not show them."""
         with self._lock:
             if not self.store.is_open or self._journal.find(found.query_id).done < found.batch_id:
                 return
@@ -351,7 +353,7 @@ def _check_columns(batch: DataFrame) -> None:
 
 
 def _shown(batch: DataFrame, retry: str) -> DataFrame:
-    """Return a batch as a handler sees it: retried messages have the topic they came from."""
+    """Return a batch as the handler gets it: retried messages have the topic they came from."""
     if "properties" not in batch.columns:
         return batch
     first = sf.when(sf.col("topic") == retry, sf.col("properties")[names.RETRY_TOPIC])

@@ -1,14 +1,14 @@
-"""What a consuming query did with its batches, on the disk beside the progress of its group.
+"""Journal: what a consuming query did with its batches, beside the progress of its group.
 
     {"queries": {"<query id>": {"done": 7, "intent": {"batch": 8, "before": {...},
                                 "failed": [[4711, 0]], "next": {"orders": {"0": 12}}}}},
      "version": 1}
 
-1. A batch that is done is not consumed again, whatever Spark forgot of it in a crash.
-2. The failed messages of a batch are written down before the first of them is sent back. A batch
-   that is found so is not consumed again either: what was not sent back yet is.
+1. A batch that is done is not consumed again, even if Spark repeats it after a crash.
+2. The failed messages of a batch are recorded before the first of them is sent back. Such a batch
+   is not consumed again either: the messages that were not sent back yet are sent back.
 
-Batch numbers belong to a checkpoint, so they are kept by the id of the query, which is in there.
+Batch numbers belong to a checkpoint, so they are kept by the id of the query, which is part of it.
 """
 
 from pathlib import Path
@@ -30,19 +30,19 @@ Offsets = dict[str, dict[int, int]]
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What is to be done with a batch that was consumed."""
+    """What remains to be done with a batch that was consumed."""
 
     batch: int
     failed: list[tuple[int, int]]
     """Physical offset and delay level of each message to send back."""
     before: Offsets = {}
-    """Where the queues ended that messages are sent back to."""
+    """The ends of the queues that messages are sent back to."""
     next: Offsets = {}
-    """Where the group goes on."""
+    """Where the group continues."""
 
 
 class QueryState(Struct, frozen=True, omit_defaults=True):
-    """How far one query has come."""
+    """The progress of one query."""
 
     done: int = -1
     intent: Intent | None = None
@@ -65,7 +65,7 @@ class Journal:
         """Read the file, if there is one.
 
         Raises:
-            StoreError: it is there and cannot be used.
+            StoreError: it cannot be read.
         """
         self._path = path
         self._ops = ops or PosixFileOps()
@@ -78,11 +78,11 @@ class Journal:
         self._queries = {} if loaded.value is None else dict(loaded.value.queries)
 
     def find(self, query_id: str) -> QueryState:
-        """Return how far a query has come."""
+        """Return the progress of a query."""
         return self._queries.get(query_id, QueryState())
 
     def write(self, query_id: str, state: QueryState) -> None:
-        """Keep how far a query has come."""
+        """Write the progress of a query."""
         self._queries.pop(query_id, None)
         self._queries[query_id] = state  # the newest behind the others
         for old in list(self._queries)[:-_QUERIES_MAX]:

@@ -1,6 +1,6 @@
-"""How far behind the end of the stores a stream is: messages, bytes, seconds.
+"""How far a stream is behind the end of the stores: messages, bytes, seconds.
 
-The driver reckons it when it has chosen where a batch ends, and Spark shows it in the query's
+The driver computes it after it has chosen where a batch ends. Spark shows it in the query's
 progress, in the latest offset of the source:
 
     json.loads(query.lastProgress.sources[0].latestOffset)["behind"]
@@ -18,23 +18,23 @@ from rocketlake.spark.stream.offsets import StreamSource
 from rocketlake.spark.stream.sources import StreamSources
 
 _QUEUES_MAX: Final = 256
-"""Queues whose units are looked at; of more, those with the most messages."""
+"""Queues whose units are read; of more, those with the most messages."""
 _UNITS: Final = 1024
-"""Units at each end of a queue's rest that its bytes are reckoned from."""
+"""Units at each end of a queue's unread range that its bytes are estimated from."""
 
 
 class Behind(Struct, frozen=True):
-    """What a stream has not read, as of its last look at the stores."""
+    """What a stream had not read at its last refresh."""
 
     rows: int | None
-    """Messages; None for a log as a whole, where nothing has counted them."""
+    """Messages; None for a whole log, where they are not counted."""
     bytes: int
-    """Of their records; of queues with much to read, reckoned from the sizes at both ends."""
+    """Of their records; of long ranges estimated from the sizes at both ends."""
     seconds: float | None
-    """How long ago the oldest of them was stored; None if its record cannot be read."""
+    """The age of the oldest of them; None if its record cannot be read."""
 
     def encode(self) -> dict[str, Any]:
-        """Return what the progress shows."""
+        """Return the members that Spark's progress shows."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
@@ -48,7 +48,7 @@ class Behind(Struct, frozen=True):
 
 
 def measure_behind(sources: StreamSources, rest: Ranges, now_ms: int) -> Behind:
-    """Return how far behind a stream is that has not read these spans."""
+    """Return how far behind a stream is that has not read these ranges."""
     left = {source: span for source, span in rest.items() if span.count}
     if not left:
         is_log = any(source.is_log for source in rest)
@@ -67,7 +67,7 @@ def measure_behind(sources: StreamSources, rest: Ranges, now_ms: int) -> Behind:
 
 
 def _size_of(sources: StreamSources, source: StreamSource, span: OffsetRange) -> int:
-    """Return the bytes of a span, about: from all its units if they are few."""
+    """Return about the bytes of a range; exactly if it has few units."""
     if span.count <= 2 * _UNITS:
         return int(sources.sizes_of(source, span.begin, span.count).sum())
     first = sources.sizes_of(source, span.begin, _UNITS)
@@ -77,7 +77,7 @@ def _size_of(sources: StreamSources, source: StreamSource, span: OffsetRange) ->
 
 
 def _age_s(sources: StreamSources, oldest: Mapping[StreamSource, int], now_ms: int) -> float | None:
-    """Return how long ago the first of some records was stored: in a log, times rise."""
+    """Return the age of the oldest of some records: the first one of each log."""
     first: dict[str, int] = {}
     for source, at in oldest.items():
         first[source.broker] = min(first.get(source.broker, at), at)

@@ -1,11 +1,11 @@
-"""How much of what there is one batch takes.
+"""How much of the unread messages one batch takes.
 
-1. Rows: every queue that has something gets one, the rest is shared out by how much each has; the
-   sum is the limit, never more. Where the limit is below the number of queues, they take turns.
-2. Bytes: shares by rows, cut where the messages of a share no longer fit; what is left goes to the
-   queues in turn. Only a message that is larger than the limit makes a batch larger than it, and
-   then it is alone.
-3. A batch that is too small waits until enough came, or the delay is over.
+1. Rows: each queue with messages gets one, and the rest of the limit is shared in proportion to
+   what each has. Where the limit is below the number of queues, they take turns.
+2. Bytes: shared in proportion to rows, cut where the messages of a share no longer fit; what is
+   left goes to the queues in turn. Only a message larger than the limit exceeds it, alone in its
+   batch.
+3. A batch that is too small waits for enough messages, or until the delay is over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +23,14 @@ _UNITS: Final = 4096
 
 
 class OffsetRange(Struct, frozen=True):
-    """Offsets of a source, half open."""
+    """Offsets of a source, half-open."""
 
     begin: int
     end: int
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of offsets."""
         return max(self.end - self.begin, 0)
 
 
@@ -41,7 +41,7 @@ SizesOf = Callable[[StreamSource, int, int], npt.NDArray[np.int64]]
 
 
 def share_rows(available: Ranges, limit: int, turn: int) -> dict[StreamSource, int]:
-    """Return how many rows each source gives to a batch of at most `limit`."""
+    """Return how many rows of each source a batch of at most `limit` rows takes."""
     counts = {source: available[source].count for source in in_turn(available, turn)}
     if sum(counts.values()) <= limit:
         return counts
@@ -65,7 +65,7 @@ def share_rows(available: Ranges, limit: int, turn: int) -> dict[StreamSource, i
 def share_bytes(
     available: Ranges, limit: int, turn: int, sizes_of: SizesOf
 ) -> dict[StreamSource, int]:
-    """Return how many rows each source gives to a batch of at most `limit` bytes."""
+    """Return how many rows of each source a batch of at most `limit` bytes takes."""
     sources = in_turn(available, turn)
     total = sum(available[source].count for source in sources)
     taken = dict.fromkeys(sources, 0)
@@ -74,7 +74,7 @@ def share_bytes(
         share = min(limit * available[source].count // total, left)
         taken[source], used = _fit(source, available[source], share, sizes_of)
         left -= used
-    for source in sources:  # what rounding left goes to who is first
+    for source in sources:  # what rounding left goes to the first ones
         rest = OffsetRange(available[source].begin + taken[source], available[source].end)
         more, used = _fit(source, rest, left, sizes_of)
         taken[source] += more
@@ -85,7 +85,7 @@ def share_bytes(
 
 
 def in_turn(available: Ranges, turn: int) -> Sequence[StreamSource]:
-    """Return the sources that have something, beginning with another one each time."""
+    """Return the sources with messages, beginning with another one each turn."""
     sources = sorted(source for source, span in available.items() if span.count)
     first = turn % len(sources) if sources else 0
     return [*sources[first:], *sources[:first]]
@@ -94,7 +94,7 @@ def in_turn(available: Ranges, turn: int) -> Sequence[StreamSource]:
 def _fit(
     source: StreamSource, span: OffsetRange, budget: int, sizes_of: SizesOf
 ) -> tuple[int, int]:
-    """Return how many messages of a span fit into a number of bytes, and their size."""
+    """Return how many messages of a range fit into a number of bytes, and their size."""
     count, used = 0, 0
     while count < span.count and used < budget:
         sizes = sizes_of(source, span.begin + count, min(_UNITS, span.count - count))
@@ -110,9 +110,9 @@ def _fit(
 
 
 class TriggerDelay:
-    """Holds small batches back: until so many rows are there, or so much time has passed.
+    """Delays small batches until there are enough rows, or enough time has passed.
 
-    The first batch of a process is made at once, as Spark's Kafka source does it.
+    The first batch of a process is not delayed, as in Spark's Kafka source.
     """
 
     def __init__(self, min_rows: int, max_delay_ms: int, clock: Clock) -> None:
@@ -122,7 +122,7 @@ class TriggerDelay:
         self._last_s: float | None = None
 
     def is_enough(self, rows: int) -> bool:
-        """Tell whether a batch of so many rows is to be made now; if so, the wait begins anew."""
+        """Tell whether a batch of so many rows is made now; if so, the delay begins again."""
         now = self._clock.monotonic_s()
         is_due = self._last_s is None or now - self._last_s >= self._max_delay_s
         if rows < self._min_rows and not is_due:

@@ -38,13 +38,13 @@ class SourceLag(Struct, frozen=True):
 
     source: StreamSource
     offset: int
-    """What it reads next."""
+    """The offset that it reads next."""
     latest: int
-    """Behind the last message there was when the batch was planned."""
+    """The offset behind the last message when the batch was planned."""
 
     @property
     def lag(self) -> int:
-        """How many messages it has not read; of a log, bytes."""
+        """The number of unread messages; of a log, bytes."""
         return max(self.latest - self.offset, 0)
 
 
@@ -59,13 +59,13 @@ class QueryLag(Struct, frozen=True, kw_only=True):
     lanes: tuple[SourceLag, ...]
     """Each queue, or each log, that lags."""
     behind: Behind | None = None
-    """Messages, bytes and seconds, of all its sources of ours; None from an older release."""
+    """Messages, bytes and seconds over all sources of this format; None from older releases."""
     ends: tuple[StreamOffset, ...] = ()
-    """The offsets that the batch ended with, for each source of ours."""
+    """The end offsets of the batch, for each source of this format."""
 
     @property
     def lag(self) -> int:
-        """How many messages it has not read in all; bytes, if it reads logs."""
+        """The number of unread messages of all sources; bytes, if it reads logs."""
         return sum(each.lag for each in self.lanes)
 
     @property
@@ -87,22 +87,22 @@ class QueryLag(Struct, frozen=True, kw_only=True):
 
 
 class LagListener(StreamingQueryListener):
-    """Keeps the newest lag of every query that reads with this format, and hands it on.
+    """Keeps the newest lag of every query that reads this format, and reports it.
 
-    Thread-safety: Spark's threads write, any thread may ask.
+    Thread-safety: Spark's threads write, any thread may read.
     """
 
     def __init__(
         self, on_lag: Callable[[QueryLag], object] | None = None, *, log_level: int = logging.DEBUG
     ) -> None:
-        """Call `on_lag` after each batch; the same goes to the log of this module."""
+        """Call `on_lag` after each batch, and log the same."""
         self._on_lag = on_lag
         self._log_level = log_level
         self._lock = threading.Lock()
         self._newest: dict[str, QueryLag] = {}
 
     def newest(self) -> dict[str, QueryLag]:
-        """Return the newest lag of each query by its id; those that ended keep their last."""
+        """Return the newest lag of each query by its id, including queries that ended."""
         with self._lock:
             return dict(self._newest)
 
@@ -116,7 +116,7 @@ class LagListener(StreamingQueryListener):
         """Do nothing: there is no lag before the first batch."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's
-        """Take in what a batch did."""
+        """Update the lag after a batch."""
         try:
             found = read_lag(event.progress)
         except StoreError as error:
@@ -134,14 +134,14 @@ class LagListener(StreamingQueryListener):
                 log.exception("on_lag failed for %s", found)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's
-        """Do nothing: the lag is what it was."""
+        """Do nothing: the lag has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's
-        """Do nothing: the last lag stays readable."""
+        """Do nothing: the last lag stays available."""
 
 
 def read_lag(progress: StreamingQueryProgress) -> QueryLag | None:
-    """Return the lag that a StreamingQueryProgress shows; None if no source of it is ours.
+    """Return the lag that a StreamingQueryProgress shows; None if it has no source of this format.
 
     `query.lastProgress` is one too.
 
@@ -185,7 +185,7 @@ def _together(parts: Sequence[Behind]) -> Behind:
 def _lags(end: StreamOffset, latest: StreamOffset) -> list[SourceLag]:
     found = []
     for source in sorted({*end.ends, *latest.ends}):
-        # What expired is no lag: the reported offsets say where each queue begins.
+        # Expired messages are no lag: the reported offsets say where each queue begins.
         first = latest.begins.get(source, 0)
         at = max(end.ends.get(source, first), first)
         found.append(SourceLag(source, at, latest.ends.get(source, at)))
@@ -193,7 +193,7 @@ def _lags(end: StreamOffset, latest: StreamOffset) -> list[SourceLag]:
 
 
 def _parse(text: str | None) -> StreamOffset | None:
-    """Return an offset as Spark reports it; None if it is none of ours."""
+    """Return an offset as Spark reports it; None if it is of another format."""
     try:
         members = json.loads(text or "null")
     except ValueError:

@@ -1,17 +1,17 @@
-"""What a checkpoint keeps of a stream: how far each queue, or each log, was read.
+"""The offsets of a stream in a checkpoint: how far each queue, or each log, was read.
 
     {"begin": {"a": {"orders": {"1": 0}}},
      "queues": {"a": {"orders": {"0": 12, "1": 7}}}, "version": 1}
     {"log": {"a": 4096}, "version": 1}
     {"at": {"a": [1048576, 10000, 5231]}, "queues": {"a": {"orders": {"0": 12}}}, "version": 2}
 
-Spark compares such texts letter by letter: keys are strings and sorted, numbers are whole. `begin`
-says where a batch begins in a queue that does not go on where the batch before ended: a new one,
-or one that lost messages. A batch that is read again after a crash so begins where it began.
+Spark compares such texts byte by byte: keys are sorted strings, numbers are integers. `begin` says
+where a batch begins in a queue that does not continue where the batch before ended: a new one, or
+one that lost messages. So a batch that is read again after a crash begins where it began.
 
-Version 2 is that of many queues. `at` has, by broker, a place in the log up to which all queues
-were read but those named, how many it stands for, and a sum over them (`positions`). More queues
-than a few are named in packed form: a text in place of the object.
+Version 2 is for many queues. `at` holds, by broker, a place in the log up to which all queues but
+the named ones were read, the number of those queues, and a sum over them (`positions`). More than a
+few named queues are packed: a text instead of the object.
 """
 
 import json
@@ -28,13 +28,13 @@ from msgspec import Struct
 from rocketlake.errors import StoreError
 
 NAMED_MAX: Final = 128
-"""Queues that are named one by one; more are packed."""
+"""Up to so many queues are named one by one; more are packed."""
 
 _NAMED_VERSION: Final = 1
 _PACKED_VERSION: Final = 2
 
 BEHIND: Final = "behind"
-"""Beside a reported offset: how far behind it the query is. No checkpoint has it."""
+"""Member of a reported offset: how far behind it the query is. Checkpoints do not have it."""
 
 _VERSION: Final = "version"
 _AT: Final = "at"
@@ -47,7 +47,7 @@ _KEPT: Final = 4
 
 
 class StreamSource(Struct, frozen=True, order=True):
-    """What is read in order: a queue of a broker's store, or its log."""
+    """A queue of a broker's store, or its whole log: what a stream reads in order."""
 
     broker: str
     topic: str = ""
@@ -55,7 +55,7 @@ class StreamSource(Struct, frozen=True, order=True):
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log, whose offsets are physical ones."""
+        """Whether this is a log, whose offsets are physical offsets."""
         return self.queue_id == _LOG_QUEUE
 
     def __str__(self) -> str:
@@ -69,24 +69,24 @@ class Position(Struct, frozen=True):
 
     offset: int
     queues: int
-    """How many queues it stands for."""
+    """The number of queues it stands for."""
     digest: int
     """The sum over their names and ends."""
 
 
 class StreamOffset(Struct, frozen=True):
-    """The offset behind the last message read, by source."""
+    """The offset behind the last message that was read, by source."""
 
     ends: Mapping[StreamSource, int] = {}
     begins: Mapping[StreamSource, int] = {}
-    """Where the batch that ends here begins, if not at the end of the batch before."""
+    """The begin of the batch that ends here, where it is not the end of the batch before."""
     is_initial: bool = False
-    """Whether no batch was made yet: the first one then pins this in the checkpoint."""
+    """Whether there was no batch yet: the first one pins this offset in the checkpoint."""
     at: Mapping[str, Position] = {}
-    """Where the queues are that `ends` does not name, by broker."""
+    """The position of the queues that `ends` does not name, by broker."""
 
     def encode(self, *, is_packing: bool = True) -> dict[str, Any]:
-        """Return the dictionary that Spark keeps as JSON, with many queues packed, if wanted."""
+        """Return the members that Spark stores as JSON; `is_packing` allows packed queues."""
         names_max = NAMED_MAX if is_packing else 1 << 62
         members: dict[str, Any] = {}
         if self.at:
@@ -108,7 +108,7 @@ class StreamOffset(Struct, frozen=True):
         """Read what `encode` returned.
 
         Raises:
-            StoreError: it was made by another version, or by another source.
+            StoreError: another version or another source made it.
         """
         version = members.get(_VERSION)
         if version not in (_NAMED_VERSION, _PACKED_VERSION):
@@ -144,11 +144,11 @@ class ParsedOffsets:
         self._entries: deque[tuple[dict[str, Any], StreamOffset]] = deque(maxlen=_KEPT)
 
     def note(self, members: dict[str, Any], offset: StreamOffset) -> None:
-        """Keep an offset; the oldest goes."""
+        """Add an offset; the oldest one is dropped."""
         self._entries.append((members, offset))
 
     def members_of(self, offset: StreamOffset) -> dict[str, Any] | None:
-        """Return what Spark has of this very offset; None if that is not known."""
+        """Return the members of this very object; None if they are not known."""
         return next((members for members, known in self._entries if known is offset), None)
 
     def offset_of(self, members: dict[str, Any]) -> StreamOffset | None:
@@ -192,7 +192,7 @@ def _decode(members: Mapping[str, Any] | str) -> Iterator[tuple[StreamSource, in
 
 
 def _pack(offsets: Mapping[StreamSource, int]) -> str:
-    """Return names once, then the columns name, queue and offset as differences, as a text."""
+    """Return the names once, then name, queue and offset as columns of differences, as text."""
     sources = _in_order(offsets)
     names = list(dict.fromkeys((source.broker, source.topic) for source in sources))
     numbers = {name: number for number, name in enumerate(names)}

@@ -1,12 +1,12 @@
-"""How far a group has come, kept where other tools see it.
+"""The progress of a consumer group, written where other tools see it.
 
-1. In the store's own table, `config/consumerOffset.json`, while nobody has the store open: a
-   program that has would not see the change and would write over it. The store's lock is held
-   for the moment of the write.
-2. In a directory of our own (`progressPath`), in the same format, if one is named: always.
+1. To the store's own table, `config/consumerOffset.json`, while no process has the store open: such
+   a process would not see the change and would overwrite it. The store's lock is held for the
+   write.
+2. To a separate directory (`progressPath`), in the same format, if one is named: always.
 
-Other groups, and other queues, keep what they have. What cannot be written is logged and tried
-again at the next batch: the query itself goes by its checkpoint and needs neither.
+Other groups and other queues are left alone. A failed write is logged and repeated at the next
+batch: the query itself relies on its checkpoint and needs neither.
 """
 
 import logging
@@ -35,14 +35,14 @@ _KINDS: Final = {True: LightOffsetBook, False: OffsetBook}
 
 
 class StoreLocation(Struct, frozen=True):
-    """A store whose table is written."""
+    """The location of a store whose table is written."""
 
     root: Path
     is_4x: bool = False
 
 
 class GroupProgress:
-    """Keeps the progress of one group in some stores.
+    """Reads and writes the progress of one group in some stores.
 
     Thread-safety: one thread.
     """
@@ -64,13 +64,13 @@ class GroupProgress:
         self._clock = clock or SystemClock()
         self._in_store: dict[str, dict[StreamSource, int]] = {}
         self._in_own: dict[str, dict[StreamSource, int]] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._waiting: dict[str, tuple[float, dict[StreamSource, int]]] = {}
 
     def find(self, source: StreamSource) -> int | None:
         """Return the group's next offset of a queue; None if it never committed one.
 
-        Our own file counts before the store's table.
+        The file below `progressPath` takes precedence over the store's table.
 
         Raises:
             StoreError: a table cannot be read.
@@ -83,7 +83,7 @@ class GroupProgress:
         return None
 
     def write(self, ends: Mapping[StreamSource, int]) -> None:
-        """Keep the next offset of each queue."""
+        """Write the next offset of each queue."""
         for broker in self._stores:
             mine = {source: at for source, at in ends.items() if source.broker == broker}
             if mine and self._in_own.get(broker) != mine and self._write_own(broker, mine):
@@ -95,7 +95,7 @@ class GroupProgress:
                     self._waiting[broker] = (self._clock.monotonic_s() + _RETRY_S, mine)
 
     def _is_due(self, broker: str, ends: dict[StreamSource, int]) -> bool:
-        """Tell whether to try now what was refused before: Spark asks a hundred times a second."""
+        """Tell whether to repeat a failed write now: Spark asks a hundred times a second."""
         until, refused = self._waiting.get(broker, (0.0, {}))
         return refused != ends or self._clock.monotonic_s() >= until
 
@@ -106,7 +106,7 @@ class GroupProgress:
         try:
             self._commit(place, ends)
         except StoreError as error:
-            self._tell(broker, f"progressPath cannot be written: {error}")
+            self._log_once(broker, f"progressPath cannot be written: {error}")
             return False
         return True
 
@@ -119,23 +119,23 @@ class GroupProgress:
             refuse_rocksdb_queues(StoreDir(self._ops, root))
             lock.acquire()
         except StoreLockedError as error:
-            way_out = "" if self._own_dir else "; set progressPath to have it in a file of your own"
-            self._tell(broker, f"{error}, so that its table is left alone{way_out}")
+            way_out = "" if self._own_dir else "; set progressPath to have it in a separate file"
+            self._log_once(broker, f"{error}, so that its table is left alone{way_out}")
             return False
         except StoreError as error:
-            self._tell(broker, str(error))
+            self._log_once(broker, str(error))
             return False
         try:
             self._commit(place, ends)
         except StoreError as error:
-            self._tell(broker, str(error))
+            self._log_once(broker, str(error))
             return False
         finally:
             lock.release()
         return True
 
     def _commit(self, place: TableLocation, ends: Mapping[StreamSource, int]) -> None:
-        # Why: loaded each time, for others may have written since.
+        # Why: loaded each time, since other programs may have written meanwhile.
         book = self._load(place)
         for source, offset in ends.items():
             book.commit(source.topic, self._group, source.queue_id, offset)
@@ -156,9 +156,9 @@ class GroupProgress:
             return None
         return TableLocation(self._ops, self._clock, self._own_dir / broker)
 
-    def _tell(self, broker: str, text: str) -> None:
-        """Log what keeps us from writing, once as long as it is the same."""
+    def _log_once(self, broker: str, text: str) -> None:
+        """Log why progress is not written, once for each reason."""
         line = f"{broker}: {text}"
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             log.warning("progress of group %s is not written: %s", self._group, line)

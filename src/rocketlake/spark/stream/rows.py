@@ -1,4 +1,4 @@
-"""The rows of a batch, one by one on executors: which failed, and how far each queue was read."""
+"""The handler's rows, one by one on executors: which failed, and how far each queue was read."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from rocketlake.spark.stream.journal import Offsets
 log = logging.getLogger(__name__)
 
 NEEDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
-"""Columns that consuming needs, whatever the handler needs."""
+"""Columns that consuming itself needs."""
 
 SCHEMA: Final = (
     "topic string, queue_id int, next_offset bigint, physical_offset bigint, delay_level int,"
@@ -36,9 +36,9 @@ _TOLD_MAX: Final = 20
 
 
 class RetryLater(Exception):  # noqa: N818 - it is raised to say what to do
-    """Raised by a handler of rows: this message failed, and is to wait for a delay level.
+    """Raised by a handler of rows: this message failed, and is retried after a delay level.
 
-    0 is what RocketMQ takes by itself, below 0 is no retry: the dead letters.
+    0 lets RocketMQ's rule choose the level; below 0 sends the message to the dead letters.
     """
 
     def __init__(self, delay_level: int = 0) -> None:
@@ -47,18 +47,18 @@ class RetryLater(Exception):  # noqa: N818 - it is raised to say what to do
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a batch."""
+    """The result of a batch."""
 
     failed: dict[int, int]
     """Delay level of each failed message by its physical offset."""
     next: Offsets
-    """Where each queue goes on."""
+    """Where each queue continues."""
 
 
 class EachRow:
     """Calls a function for every row of Arrow batches; pickled to executors.
 
-    With no function it only sees how far each queue was read.
+    Without a function it only reports how far each queue was read.
     """
 
     def __init__(self, function: Callable[[Row], object] | None, retry_topic: str) -> None:
@@ -66,7 +66,7 @@ class EachRow:
         self._retry_topic = retry_topic
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the failures, and at last how far each queue was read."""
+        """Yield the failures, and finally how far each queue was read."""
         ends: dict[tuple[str, int], int] = {}
         for batch in batches:
             for topic, queue_id, last in _last_offsets(batch):
@@ -94,18 +94,18 @@ class EachRow:
                 }
 
     def _try(self, row: Row) -> tuple[int, str] | None:
-        """Return the delay level and what went wrong; None if nothing did."""
+        """Return the delay level and the error; None if the row succeeded."""
         assert self._function is not None
         try:
             answer = self._function(row)
         except RetryLater as later:
             return later.delay_level, f"RetryLater({later.delay_level})"
-        except Exception as error:  # noqa: BLE001 - any failure of theirs is a message's failure
+        except Exception as error:  # noqa: BLE001 - any error of the handler fails the message
             return 0, f"{type(error).__name__}: {error}"
         return (0, "returned False") if answer is False else None
 
     def _shown(self, members: dict[str, Any]) -> dict[str, Any]:
-        """Return a row as a handler sees it: a retried message has the topic it came from."""
+        """Return a row as the handler gets it: a retried message has the topic it came from."""
         if "properties" in members:
             members["properties"] = dict(members["properties"] or ())
             if members["topic"] == self._retry_topic:
@@ -114,7 +114,7 @@ class EachRow:
 
 
 def _last_offsets(batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-    """Yield the highest offset of each queue that a batch has."""
+    """Yield the highest offset of each queue in a batch."""
     grouped = pa.table(batch.select(list(NEEDED))).group_by(["topic", "queue_id"])
     found = grouped.aggregate([("queue_offset", "max")])
     columns = ("topic", "queue_id", "queue_offset_max")
@@ -139,10 +139,10 @@ def run_rows(batch: DataFrame, each: EachRow) -> Outcome:
 
 
 def collect_failed(failed: DataFrame | None) -> dict[int, int]:
-    """Return what the rows of a DataFrame say that failed.
+    """Return the delay level of each failed message, by the rows of a DataFrame.
 
     Raises:
-        ConfigError: it is no DataFrame of such rows.
+        ConfigError: it is not a DataFrame of such rows.
     """
     if failed is None:
         return {}

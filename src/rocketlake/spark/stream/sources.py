@@ -1,4 +1,4 @@
-"""What there is to read in the stores: bounds of queues or logs, sizes of messages, partitions."""
+"""The sources of a stream: bounds of queues or logs, sizes of messages, partitions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -45,11 +45,11 @@ from rocketlake.store.offline import (
     walk_past,
 )
 
-_HEAD_SIZE: Final = 80  # up to the store time of a record, whatever its hosts are
+_HEAD_SIZE: Final = 80  # includes the store time of a record, with any kind of host
 
 
 class StreamSources(Closing):
-    """The wanted queues of some stores, or their logs; open as long as the query runs.
+    """The selected queues of some stores, or their logs; open as long as the query runs.
 
     Thread-safety: one thread.
     """
@@ -62,13 +62,13 @@ class StreamSources(Closing):
         self._read_all_bounds()
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close the stores."""
         self._set.close()
 
     def refresh(self) -> frozenset[StreamSource] | None:
-        """Take in what others have written since; only new records are looked at.
+        """Read what was written to the stores since; only new records are examined.
 
-        Returns the sources that changed; None if all were looked at anew.
+        Returns the sources that changed; None if all were examined again.
         """
         self._set.refresh()
         if not self._options.has_topic:
@@ -85,7 +85,7 @@ class StreamSources(Closing):
         return frozenset(changed)
 
     def reopen(self) -> None:
-        """BoundsSnapshot at the stores as if for the first time."""
+        """Open the stores again, without any earlier state."""
         self._set.close()
         self._set = StoreSet.open(self._options)
         self._read_all_bounds()
@@ -120,13 +120,13 @@ class StreamSources(Closing):
         for broker, store in self._set.stores.items():
             if store.damage.findings:
                 self._damaged.add(broker)
-            store.damage.findings.clear()  # told once
+            store.damage.findings.clear()  # reported once
 
     def _log_ends(self) -> dict[str, int]:
         """Return the ends of the logs of stores whose queues a position can stand for.
 
-        Why not of all: the units of a damaged queue may come back, at places that were passed, and
-        in RocksDB the search for a place costs too much.
+        Why not of all: the units of a damaged queue may be repaired, at places that were passed,
+        and in RocksDB the search for a place costs too much.
         """
         return {
             broker: store.max_offset
@@ -135,10 +135,10 @@ class StreamSources(Closing):
         }
 
     def sync_logs(self) -> None:
-        """Have the records of all stores on the disk that were there at the last look.
+        """Make the records of all stores durable, up to the ends of the last refresh.
 
         Raises:
-            FlushFailedError: they may not be there.
+            FlushFailedError: the records may not be durable.
         """
         for broker, store in self._set.stores.items():
             sync = self._syncs.get(broker)
@@ -148,7 +148,7 @@ class StreamSources(Closing):
 
     @property
     def places(self) -> dict[str, StoreLocation]:
-        """Where the stores lie, by broker."""
+        """The locations of the stores, by broker."""
         return {
             broker: StoreLocation(store.directory.root, store.traits.is_4x)
             for broker, store in self._set.stores.items()
@@ -158,7 +158,7 @@ class StreamSources(Closing):
 
     @property
     def snapshot(self) -> BoundsSnapshot:
-        """What there was at the last look; the next one changes it."""
+        """The bounds at the last refresh; the next one changes them."""
         return self._snapshot
 
     def bounds(self) -> Ranges:
@@ -166,7 +166,7 @@ class StreamSources(Closing):
         return self._snapshot.bounds
 
     def resolve(self, offset: StreamOffset) -> tuple[StreamOffset, list[str]]:
-        """Return an offset that names all queues, and in words what there is no more of it."""
+        """Return an offset that names all queues, and the texts of what is lost of it."""
         ends = dict(offset.ends)
         losses: list[str] = []
         for broker, at in offset.at.items():
@@ -182,14 +182,14 @@ class StreamSources(Closing):
             if (found.queues, found.digest) != (at.queues, at.digest):
                 losses.append(_other_queues(broker, at, found.queues))
                 if at.offset > store.max_offset:
-                    continue  # made anew: all begin at their first message
+                    continue  # created again: all queues begin at their first message
             ends |= mine
         return StreamOffset(ends, offset.begins, offset.is_initial), losses
 
     def _ends_at(
         self, broker: str, store: OfflineStore, place: int, named: Mapping[StreamSource, int]
     ) -> tuple[dict[StreamSource, int], QueueSum]:
-        """Return where the queues are at a place in the log, and the sum over them."""
+        """Return the offsets of the queues at a place in the log, and the sum over them."""
         ends: dict[StreamSource, int] = {}
         found = QueueSum()
         for key in wanted_queues(store, self._options):
@@ -221,12 +221,21 @@ class StreamSources(Closing):
             empty.update(keys)
             wanted = [key for key in keys if options.wants_queue(key.topic, key.queue_id)]
             found |= {StreamSource(broker, key.topic, key.queue_id): 0 for key in wanted}
+        return found | self._first_offsets(options, empty)
+
+    def _first_offsets(
+        self, options: SourceOptions, empty: set[QueueKey]
+    ) -> dict[StreamSource, int]:
+        """Return where a new query begins in the queues that have messages.
+
+        `empty` are the queues without any, which may be named too.
+        """
         check_topics(self._set.stores, options, empty)
-        for broker, store in self._set.stores.items():
-            for key in wanted_queues(store, options):
-                source = StreamSource(broker, key.topic, key.queue_id)
-                found[source] = starting_offset(store, key, options)
-        return found
+        return {
+            StreamSource(broker, key.topic, key.queue_id): starting_offset(store, key, options)
+            for broker, store in self._set.stores.items()
+            for key in wanted_queues(store, options)
+        }
 
     def _log_start(self, store: OfflineStore) -> int:
         starting = self._options.starting
@@ -248,9 +257,9 @@ class StreamSources(Closing):
     # --- sizes ---------------------------------------------------------------------------------
 
     def sizes_of(self, source: StreamSource, offset: int, count: int) -> npt.NDArray[np.int64]:
-        """Return the bytes of up to so many messages of a queue from an offset on.
+        """Return the sizes of up to `count` messages of a queue from an offset on.
 
-        Messages that share a record have its size with the first of them.
+        Of messages that share a record the first one has its size.
         """
         queue = self._set.stores[source.broker].queues[QueueKey(source.topic, source.queue_id)]
         units = queue.units(queue.index_of(offset), count)
@@ -264,13 +273,13 @@ class StreamSources(Closing):
         return found[skipped : skipped + count]
 
     def physical_offset_of(self, source: StreamSource, offset: int) -> int | None:
-        """Return where the record of a message of a queue begins; None if no unit holds it."""
+        """Return the physical offset of a message of a queue; None if it has no unit."""
         queue = self._set.stores[source.broker].queues[QueueKey(source.topic, source.queue_id)]
         unit = queue.units(queue.index_of(offset), 1)
         return int(unit["physical_offset"][0]) if len(unit) else None
 
     def stored_at(self, broker: str, physical_offset: int) -> int | None:
-        """Return when a record was stored, or the next file's first, in ms; None: none is there."""
+        """Return the store time (ms) of a record, else of the next file's first; None: neither."""
         view = self._set.stores[broker].log
         head = view.read(physical_offset, _HEAD_SIZE)
         if is_record_at(head, physical_offset):
@@ -287,9 +296,9 @@ class StreamSources(Closing):
         rows: int | None = None,
         size: int | None = None,
     ) -> tuple[int, int]:
-        """Return where a span of a log ends that has at most so many records or bytes.
+        """Return the end of the part of a log range with at most so many records or bytes.
 
-        At least one record is in it, if there is one. The second number is how many there are.
+        It has at least one record, if there is one. The second number is how many it has.
         """
         store, count, end = self._set.stores[source.broker], 0, span.begin
         for step in walk_past(store.log, span.begin, span.end, store.checks):
@@ -311,7 +320,7 @@ class StreamSources(Closing):
     # --- partitions ----------------------------------------------------------------------------
 
     def plan(self, spans: Ranges) -> list[InputPartition]:
-        """Cut spans into what tasks read."""
+        """Return the partitions of some ranges."""
         parts: list[InputPartition] = []
         for broker, store in self._set.stores.items():
             mine = {source: s for source, s in spans.items() if source.broker == broker and s.count}
@@ -332,13 +341,13 @@ def _other_queues(broker: str, at: Position, count: int) -> str:
     return (
         f"the checkpoint says that {at.queues} queues of {broker} were read up to byte {at.offset}"
         f" of the log, and the {count} that have messages before it now are not the same: a topic"
-        " was deleted, made anew or rebuilt, the log lost its end in a crash, or path and topic"
+        " was deleted, created again or rebuilt, the log lost its end in a crash, or path and topic"
         f" name others than before; {WAY_OUT}: every queue goes on at that byte"
     )
 
 
 def empty_queues(store: OfflineStore) -> list[QueueKey]:
-    """Return the queues that the table of topics has, and that no message has entered."""
+    """Return the queues of the table of topics that have no message yet."""
     table = topic_table.load(store.directory.path(names.CONFIG)).topics
     keys = (QueueKey(c.name, q) for c in table.values() for q in range(c.read_queue_count))
     return [key for key in keys if key not in store.queues]
@@ -353,7 +362,7 @@ def _plan_log(ref: StoreRef, store: OfflineStore, span: OffsetRange) -> Iterator
 
 
 def _log_offset_at(store: OfflineStore, timestamp: int) -> int | None:
-    """Return the first record that was stored at a time or later; None if none was."""
+    """Return the offset of the first record stored at a time or later; None if there is none."""
     begin = store.min_offset
     for file in store.log.files:
         first = store.log.first_timestamp(file)

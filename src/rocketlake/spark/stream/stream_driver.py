@@ -1,15 +1,15 @@
-"""StreamDriver: what a stream reader decides, without Spark.
+"""StreamDriver: the decisions of a stream reader, without Spark.
 
-One of it lives in the Python process that Spark keeps for a query: it may remember. What a restart
-needs is in the offsets alone.
+Spark keeps one in a Python process for each query, so it may keep state. A restart needs the
+offsets alone.
 
 1. A batch ends where `latest` says, and is planned from two offsets only: read again after a crash
-   it has the same messages, whatever came since.
-2. Work goes by what changed: the queues that got messages since the last batch, and those that
-   still had some. All queues are looked at when the store was, or when Spark comes with an offset
-   that is not the last one it got.
-3. `latest` is asked for the next batch when the one before is done, sink included, so that its
-   `start` is the progress of the query. (Spark's `commit` comes a batch later.)
+   it has the same messages, whatever was written since.
+2. Work is proportional to what changed: the queues that got messages since the last batch, and
+   those with unread ones. All queues are examined only after a full refresh of the stores, or when
+   Spark passes an offset other than the last one it got.
+3. Spark asks for `latest` when the batch before is done, sink included, so its `start` is the
+   progress of the query. (Spark's `commit` comes one batch later.)
 """
 
 import logging
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TOLD_MAX = 1000
+_LOSSES_REPORTED_MAX = 1000
 
 
 class Limits(Struct, frozen=True):
-    """How much a batch may take; None: all there is."""
+    """How much a batch may take; None: no limit."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
 
 
 class _PlannedBatch(Struct, frozen=True):
-    """The last offset that was made, and what that needed to know."""
+    """The last offset that was returned, and what it was made from."""
 
     offset: StreamOffset
     start: StreamOffset
     available: Ranges
     unread: frozenset[StreamSource]
-    """The sources that have more than it says."""
+    """The sources with messages behind `offset`."""
 
 
 class StreamDriver(Closing):
@@ -82,21 +82,21 @@ class StreamDriver(Closing):
         self._target: BoundsSnapshot | None = None
         self._first: StreamOffset | None = None
         self._last: _PlannedBatch | None = None
-        self._book = ParsedOffsets()
+        self._parsed = ParsedOffsets()
         self._turn = 0
-        self._told: set[str] = set()
+        self._reported_losses: set[str] = set()
         clock = self._clock = clock or SystemClock()
         self._trigger_delay = (
             TriggerDelay(stream.min_rows, stream.max_delay_ms, clock) if stream.min_rows else None
         )
-        self._keeper = (
+        self._progress = (
             GroupProgress(stream.group, self._sources.places, stream.progress_path, clock=clock)
             if stream.group
             else None
         )
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close the stores."""
         self._sources.close()
 
     # --- where it begins -----------------------------------------------------------------------
@@ -107,23 +107,23 @@ class StreamDriver(Closing):
         Raises:
             ConfigError, StoreError: as `StreamSources.starts`.
         """
-        if self._first is None:  # Spark asks twice, and wants the same
+        if self._first is None:  # Spark asks twice, and expects the same answer
             starts = self._sources.starts()
             if self._options.starting.default == GROUP:
                 starts = self._group_starts(starts)
-            # What is not simply the first message is pinned by a batch, if need be an empty one:
-            # Spark keeps no start, and would ask for it again after a crash in the first batch.
+            # Any other start than the first message is pinned by a batch, an empty one if need be:
+            # Spark does not store it, and would ask again after a crash in the first batch.
             is_plain = self._options.starting == ReadBound(EARLIEST)
             self._first = StreamOffset(starts, is_initial=not is_plain)
         return self._first
 
     def _group_starts(self, starts: Mapping[StreamSource, int]) -> dict[StreamSource, int]:
-        assert self._keeper is not None
+        assert self._progress is not None
         bounds = self._sources.bounds()
         found: dict[StreamSource, int] = {}
         for source, first in starts.items():
             bound = bounds.get(source, OffsetRange(first, first))
-            at = self._keeper.find(source)
+            at = self._progress.find(source)
             if at is None:
                 found[source] = first
                 continue
@@ -136,7 +136,7 @@ class StreamDriver(Closing):
     # --- where a batch ends --------------------------------------------------------------------
 
     def hold_target(self) -> None:
-        """Take what there is now as the end of all batches: the query will read that and stop."""
+        """Make the current ends the end of all batches: the query reads up to them and stops."""
         self._sources.refresh()
         self._last = None
         self._target = self._sources.snapshot.copy()
@@ -145,21 +145,21 @@ class StreamDriver(Closing):
         """Return where the batch behind `start` ends; `start` itself if there is none to make.
 
         Raises:
-            StoreError: messages are lost that `start` says were not read, and that must not be.
+            StoreError: messages behind `start` are lost, and failOnDataLoss is true.
         """
-        self._note_done(start)
+        self._write_progress(start)
         last, self._last = self._last, None
         changed = self._sources.refresh()
         is_known = changed is not None and last is not None and start is last.offset
         among = changed | last.unread if changed is not None and last is not None else None
         available, is_all = self._unread_since(start, among if is_known else None)
-        found = self._make(start, available, limits, is_all=is_all)
-        looked_at = self._sources.bounds() if is_all else available
-        unread = frozenset(source for source in looked_at if self._is_unread(source, found))
+        found = self._end_of_batch(start, available, limits, is_all=is_all)
+        examined = self._sources.bounds() if is_all else available
+        unread = frozenset(source for source in examined if self._is_unread(source, found))
         self._last = _PlannedBatch(found, start, available, unread)
         if found is not start:
-            # Order: Spark writes the offset into its checkpoint when it has it. What it speaks of
-            # is on the disk before.
+            # Order: Spark writes the offset into its checkpoint. The records before it must be
+            # durable first.
             self._sources.sync_logs()
         return found
 
@@ -167,7 +167,7 @@ class StreamDriver(Closing):
         bound = self._sources.bounds().get(source)
         return bound is not None and offset.ends.get(source, bound.begin) != bound.end
 
-    def _make(
+    def _end_of_batch(
         self,
         start: StreamOffset,
         available: Ranges,
@@ -191,9 +191,9 @@ class StreamDriver(Closing):
         return start is self._first or (self._first is not None and start == self._first)
 
     def reported(self) -> StreamOffset:
-        """Return the last offset of every source as of the last look, and the first one.
+        """Return the ends of all sources as of the last refresh, and their begins.
 
-        Of many queues it names those that have something unread, from where on.
+        Of many queues only those with unread messages are named, from the first unread one on.
         """
         bounds = self._sources.bounds()
         if self._last is None or not self._is_compact():
@@ -210,7 +210,7 @@ class StreamDriver(Closing):
         )
 
     def behind(self) -> Behind | None:
-        """Return how far behind the last look the end of the next batch is; None before one."""
+        """Return how far the next batch ends behind the last refresh; None before a batch."""
         last = self._last
         if last is None:
             return None
@@ -227,31 +227,31 @@ class StreamDriver(Closing):
     # --- offsets as Spark keeps them -----------------------------------------------------------
 
     def encode(self, offset: StreamOffset) -> dict[str, Any]:
-        """Return what Spark keeps of an offset that this driver gave."""
-        known = self._book.members_of(offset)
+        """Return the members that Spark stores for an offset of this driver."""
+        known = self._parsed.members_of(offset)
         if known is not None:
             return known
         short = offset
         if self._is_compact() and not offset.is_initial:
             short = self._shortened(offset)
         members = short.encode(is_packing=self._stream.is_compact)
-        self._book.note(members, offset)
+        self._parsed.note(members, offset)
         return members
 
     def decode(self, members: dict[str, Any]) -> StreamOffset:
-        """Return the offset that Spark kept, with all queues by name.
+        """Return the offset that Spark stored, with all queues by name.
 
         Raises:
-            StoreError: it cannot be read, or the queues are not those that it speaks of.
+            StoreError: it cannot be read, or does not fit the queues of the stores.
         """
-        known = self._book.offset_of(members)
+        known = self._parsed.offset_of(members)
         if known is not None:
             return known
         offset = StreamOffset.decode(members)
         if offset.at:
             offset, losses = self._sources.resolve(offset)
-            self._lose(losses)
-        self._book.note(members, offset)
+            self._report_losses(losses)
+        self._parsed.note(members, offset)
         return offset
 
     def _is_compact(self) -> bool:
@@ -259,7 +259,7 @@ class StreamDriver(Closing):
         return has_many and self._stream.is_compact
 
     def _shortened(self, offset: StreamOffset) -> StreamOffset:
-        """Return the offset with a place in the log in place of the queues that were read to it."""
+        """Return the offset with a place in the log instead of the queues read up to it."""
         snapshot = self._target or self._sources.snapshot
         sources: Iterable[StreamSource] = snapshot.bounds
         if self._target is None and self._last is not None and self._last.offset is offset:
@@ -276,7 +276,7 @@ class StreamDriver(Closing):
     def _unread_since(
         self, start: StreamOffset, among: frozenset[StreamSource] | None
     ) -> tuple[dict[StreamSource, OffsetRange], bool]:
-        """Return what there is behind an offset, and whether all sources were looked at.
+        """Return what there is behind an offset, and whether all sources were examined.
 
         Without `among` they are.
         """
@@ -288,9 +288,9 @@ class StreamDriver(Closing):
                 return found.available, False
         found = advance(start.ends, bounds)
         if found.losses:
-            self._sources.reopen()  # whatever the view believed
+            self._sources.reopen()  # the view may be out of date
             found = advance(start.ends, self._sources.bounds())
-        self._lose(found.losses)
+        self._report_losses(found.losses)
         return found.available, True
 
     def _is_enough(self, start: StreamOffset, available: Ranges) -> bool:
@@ -306,7 +306,7 @@ class StreamDriver(Closing):
         return self._trigger_delay.is_enough(rows)
 
     def _limit(self, available: Ranges, limits: Limits) -> dict[StreamSource, int]:
-        """Return where each source ends in a batch that keeps to the limits."""
+        """Return where each source ends in a batch within the limits."""
         self._turn += 1
         if any(source.is_log for source in available):
             return self._limit_logs(available, limits)
@@ -337,7 +337,7 @@ class StreamDriver(Closing):
         """Return the partitions of the batch between two offsets.
 
         Raises:
-            StoreError: messages of it are lost, and that must not be.
+            StoreError: messages of the batch are lost, and failOnDataLoss is true.
         """
         made = self._last
         among: Iterable[StreamSource] = end.ends
@@ -353,32 +353,35 @@ class StreamDriver(Closing):
             self._sources.reopen()
             self._last = None
             found, losses = clip(wanted, self._sources.bounds())
-        self._lose(losses)
+        self._report_losses(losses)
         return self._sources.plan(found)
 
     # --- progress ------------------------------------------------------------------------------
 
-    def _note_done(self, start: StreamOffset) -> None:
-        if self._keeper is not None and not self._is_first(start):
-            self._keeper.write(start.ends)
+    def _write_progress(self, start: StreamOffset) -> None:
+        if self._progress is not None and not self._is_first(start):
+            self._progress.write(start.ends)
 
     def note_commit(self, end: StreamOffset) -> None:
-        """Keep what Spark says is done."""
-        if self._keeper is not None:
-            self._keeper.write(end.ends)
+        """Write the progress that Spark has committed."""
+        if self._progress is not None:
+            self._progress.write(end.ends)
 
-    def _lose(self, losses: Sequence[str]) -> None:
-        """Fail or go on, as `failOnDataLoss` says.
+    def _report_losses(self, losses: Sequence[str]) -> None:
+        """Fail or continue after losses, as `failOnDataLoss` says.
 
         Raises:
-            StoreError: there are losses, and they must not be.
+            StoreError: messages are lost, and failOnDataLoss is true.
         """
         if losses and self._options.fail_on_data_loss:
             more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
             raise StoreError(f"data loss: {losses[0]}{more}")
         for loss in losses:
-            if loss not in self._told and len(self._told) < _TOLD_MAX:
-                self._told.add(loss)
+            if (
+                loss not in self._reported_losses
+                and len(self._reported_losses) < _LOSSES_REPORTED_MAX
+            ):
+                self._reported_losses.add(loss)
                 log.warning("data loss: %s", loss)
 
 
@@ -399,7 +402,7 @@ def _offset(
     is_first: bool,
     is_all: bool,
 ) -> StreamOffset:
-    """Return the offset of a batch; `start` if it would be empty and change nothing.
+    """Return the end of a batch; `start` if the batch would be empty and change nothing.
 
     Sources that `available` does not name keep their offset, unless all were looked at: then they
     are gone.

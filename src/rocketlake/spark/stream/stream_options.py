@@ -16,11 +16,11 @@ from rocketlake.spark.reading.options import (
 )
 
 MAX_DELAY_MS: Final = 15 * 60_000
-"""How long a batch waits for `minOffsetsPerTrigger` rows at most; as Spark's Kafka source."""
+"""How long a batch waits for `minOffsetsPerTrigger` rows at most, as in Spark's Kafka source."""
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
-    """How much a batch takes, and where a group's progress goes."""
+    """How much a batch takes, and where a group's progress is written."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
@@ -29,11 +29,11 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
     group: str | None = None
     progress_path: Path | None = None
     is_compact: bool = True
-    """Whether offsets of many queues are a place in the log."""
+    """Whether offsets of many queues are stored as a place in the log."""
 
     @classmethod
     def parse(cls, options: SourceOptions) -> "StreamOptions":
-        """Read them, and refuse what a stream cannot do.
+        """Parse the options, and refuse what a stream cannot do.
 
         Raises:
             ConfigError: one is malformed, or contradicts another.
@@ -77,6 +77,6 @@ def _check_stream(options: SourceOptions) -> None:
             "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch"
         )
     if options.table is not Table.MESSAGES:
-        raise ConfigError(f"table {options.table} is no stream; read it as a batch")
+        raise ConfigError(f"table {options.table} is not a stream; read it as a batch")
     if options.key is not None:
         raise ConfigError("option key is for batches; filter a stream by its column keys")

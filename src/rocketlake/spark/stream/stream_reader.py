@@ -1,7 +1,7 @@
 """The reader of a stream, as Spark calls it.
 
-Spark makes one on the driver, which lives as long as the query and is asked for offsets; others
-are made for planning and pickled to executors, which only read.
+Spark makes one on the driver, which lives as long as the query and answers with offsets; others are
+made for planning and pickled to executors, which only read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def make_stream_reader(options: Mapping[str, str], schema: StructType) -> DataSo
 
 # ruff: noqa: N802 - the names are Spark's
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads messages as they come: of topics through their queues, or the whole log."""
+    """Reads messages as they arrive: of topics through their queues, or the whole log."""
 
     def __init__(self, options: SourceOptions, stream: StreamOptions, schema: StructType) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _driver(self) -> StreamDriver:
-        # Why: opened late, for executors have no use for it and it cannot be pickled.
+        # Why: opened late, since executors do not use it and it cannot be pickled.
         if self._opened is None:
             self._opened = StreamDriver(self._options, self._stream)
         return self._opened
@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return driver.encode(driver.latest(driver.decode(start), self._limits(limit)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return what the options limit. Spark hands it back; `latestOffset` keeps to all."""
+        """Return one limit of the options. Spark passes it back; `latestOffset` applies all."""
         stream = self._stream
         if stream.max_rows is not None:
             return ReadMaxRows(stream.max_rows)
@@ -75,13 +75,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if stream.min_rows is None else ReadMinRows(stream.min_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what there is now, and then stop."""
+        """Read up to the current ends, and then stop."""
         self._driver.hold_target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return what there was at the last look, and how far behind it the query is.
+        """Return the ends at the last refresh, and how far behind them the query is.
 
-        Spark shows it in the query's progress: other numbers of a Python source it does not take.
+        Why here: Spark shows no other numbers of a Python source in the query's progress.
         """
         behind = self._driver.behind()
         members = self._driver.reported().encode(is_packing=self._stream.is_compact)
@@ -113,11 +113,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._schema, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that everything up to an offset is done."""
+        """Note that everything up to an offset is done."""
         self._driver.note_commit(self._driver.decode(end))
 
     def stop(self) -> None:
-        """Give all descriptors back; Spark may forget to ask for it."""
+        """Close the stores; Spark does not always call it."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
