@@ -4,7 +4,7 @@
 
     spark = rocketlake.spark.session()
 
-`source` is what Spark calls; `jobs` are functions over whole stores. Executors read through
+Spark calls `source`; `jobs` are functions over whole stores. Executors read through
 `store.offline` and `format` alone; only the driver opens a store for writing, by `embedded`.
 """
 

@@ -1,4 +1,4 @@
-"""What bodies hold: a schema for JSON, found by looking at some messages of a topic.
+"""The schema of JSON bodies, inferred from a sample of a topic's messages.
 
     from rocketlake.spark.bodies import json_schema
 
@@ -21,11 +21,11 @@ from rocketlake.store.offline import OfflineStore
 def json_schema(path: str | PathLike[str], topic: str) -> str:
     """Return the columns of a topic's JSON bodies, as `from_json` takes them, without Spark.
 
-    The oldest and the newest hundred messages of each queue are looked at (16 queues at most). A
+    The sample is the oldest and the newest hundred messages of each queue (16 queues at most). A
     field with two types that do not join is a string, which keeps the text of either.
 
     Raises:
-        ConfigError: the topic is not there, or its bodies are mostly no JSON objects.
+        ConfigError: the topic does not exist, or most of its bodies are not JSON objects.
         StoreError: the store cannot be read.
     """
     with OfflineStore(absolute_path(path)) as store:
@@ -35,7 +35,7 @@ def json_schema(path: str | PathLike[str], topic: str) -> str:
         sample = sample_topic(store, topic)
     if sample.schema is None:
         raise ConfigError(
-            f"{sample.objects} of {sample.looked_at} bodies of {topic} that were looked at are JSON"
-            " objects, which is too few for a schema; name one yourself"
+            f"{sample.objects} of {sample.looked_at} sampled bodies of {topic} are JSON objects,"
+            " which is too few for a schema; give one yourself"
         )
     return columns_text(sample.schema)

@@ -1,4 +1,4 @@
-"""Options of tables in Spark's catalog, kept in the metadata of the table's columns.
+"""Options of tables in Spark's catalog, stored in the metadata of their columns.
 
 1. For `CREATE TABLE t USING rocketlake OPTIONS (...)` Spark asks the source for the columns, and
    passes the options among keys of its own. For `SELECT` and `INSERT` it passes the columns that
@@ -35,7 +35,7 @@ CREATE_EXAMPLE: Final = (
 
 
 class KeptTable(Struct, frozen=True):
-    """What the columns of a table carry."""
+    """The options and columns of a table, as its columns carry them."""
 
     options: dict[str, str]
     columns: tuple[str, ...]
@@ -81,7 +81,7 @@ def keep_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def kept_table(schema: StructType) -> KeptTable | None:
-    """Return what columns carry; None if they are not the columns of one table, all of them."""
+    """Return what columns carry; None if they are not all columns of one table."""
     if not schema.fields:
         return None
     text = schema.fields[0].metadata.get(OPTIONS_KEY)

@@ -1,4 +1,4 @@
-"""What programs on Spark call first: `session` and `explain`.
+"""The entry points of programs on Spark: `session` and `explain`.
 
 Executors, and every program that reads any format, import this module with the package: what the
 functions need is imported when they are called.
@@ -31,13 +31,13 @@ def session(
 
     Args:
         master: Where Spark runs: `local[*]` (the default), `spark://HOST:PORT`, `yarn`, `sc://…`.
-        name: What the application is called in Spark's own pages.
+        name: The application's name in Spark's own pages.
         memory: Of the driver, such as `4g`; in local mode a quarter of the machine's by default.
-        catalog: A directory for tables that later sessions see, too.
-        conf: More settings of Spark's; they go before all others.
+        catalog: A directory for tables that later sessions see too.
+        conf: More Spark settings; they take precedence.
 
     Raises:
-        ConfigError: there is no Java for it, or a running session has another Python or catalog.
+        ConfigError: Java is missing, or a running session has another Python or catalog.
         SparkError: Spark does not start.
     """
     from rocketlake.spark.session_builder import build

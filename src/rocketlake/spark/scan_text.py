@@ -1,4 +1,4 @@
-"""The text of `rocketlake.spark.explain(frame)`: which stores a query reads, and how much of them.
+"""The text of `rocketlake.spark.explain(frame)`: the stores that a query reads, and how much.
 
 Spark's own `explain` shows a Python source by its name and columns, and with `mode="formatted"` the
 filters that the source took over. A Python source cannot add to that text, so this reads the

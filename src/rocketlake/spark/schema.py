@@ -48,20 +48,20 @@ _COLUMNS: Final[tuple[tuple[str, DataType], ...]] = (
 )
 
 MESSAGE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in _COLUMNS])
-"""Every column of a message, in order. All may be null, as Spark wants it of a source."""
+"""Every column of a message, in order. All are nullable, as Spark requires of a source."""
 
 
 RAW_TIMES: Final = StructType(
     [StructField(name, LongType()) for name in ("store_timestamp_ms", "born_timestamp_ms")]
 )
-"""The numbers that records have as times, for who asks for them: no table has them by itself."""
+"""The numbers behind the times of records; no table has them unless a schema names them."""
 
 
 def subset(given: StructType, whole: StructType) -> StructType:
     """Check a schema that a user gave against the whole one: any columns, in any order.
 
     Raises:
-        ConfigError: a column that is not there, or one of another type.
+        ConfigError: a column does not exist or has another type.
     """
     types = {field.name: field.dataType for field in whole.fields}
     for field in given.fields:
@@ -79,5 +79,5 @@ def subset(given: StructType, whole: StructType) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark wants batches of a schema to have."""
+    """Return the Arrow schema that Spark requires of batches."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -31,7 +31,7 @@ from rocketlake.spark.wording import reason_of_start, rewording
 from rocketlake.spark.worker_python import worker_python
 
 Session: TypeAlias = SparkSession
-"""For the commands, which know Spark only through this room."""
+"""For the commands, which use Spark only through this package."""
 
 OLDEST_JAVA: Final = 17
 
@@ -111,7 +111,7 @@ def command_session(
 
 
 def check_packages() -> None:
-    """Ask now for what Spark would miss only in its workers, in worse words.
+    """Check now for packages that Spark would miss only in its workers, with a worse message.
 
     Raises:
         ModuleNotFoundError: a package is missing.
@@ -161,7 +161,7 @@ def check_java() -> None:
         ) from error
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if found is None or int(found[1]) < OLDEST_JAVA:
-        version = f"Java {found[1]}" if found else "no Java that tells its version"
+        version = f"Java {found[1]}" if found else "a Java that does not report its version"
         raise ConfigError(f"{named} is {version}; Spark needs {OLDEST_JAVA} or newer: {way_out}")
 
 
@@ -177,7 +177,7 @@ def check_spark_home() -> None:
     jars = [path.name for path in Path(home, "jars").glob("spark-core_*.jar")]
     version = next((found[1] for name in jars if (found := _CORE.search(name))), None)
     if version is None:
-        raise ConfigError(f"SPARK_HOME is {home}, and there is no Spark there; unset it or mend it")
+        raise ConfigError(f"SPARK_HOME is {home}, and there is no Spark there; unset or correct it")
     if version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
         raise ConfigError(
             f"SPARK_HOME is {home}, which is Spark {version}, but the package pyspark is"
@@ -213,7 +213,7 @@ _CORE: Final = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+\S*)\.jar")
 
 
 def _choose_python(master: str, settings: Mapping[str, str]) -> None:
-    """Say which Python the workers run, for Spark asks the environment alone.
+    """Set the Python of the workers, which Spark takes from the environment.
 
     Raises:
         ConfigError: it is one of an archive, which only executors unpack where they run.
@@ -263,7 +263,7 @@ def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def _stop(session: SparkSession) -> None:
-    """Stop a session; one whose Java has died is not there to be stopped."""
+    """Stop a session, if its Java is still alive."""
     # Why it died is being raised already, and after a Ctrl-C Java may have been quicker.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -272,7 +272,7 @@ def _stop(session: SparkSession) -> None:
 
 @contextmanager
 def _plain_interrupt() -> Iterator[None]:
-    """Let Ctrl-C be Python's own while a command runs, and the bridge to Java silent about it."""
+    """Give Ctrl-C Python's own handler while a command runs, and silence py4j about it."""
     before = signal.getsignal(signal.SIGINT)
 
     def is_ours(record: logging.LogRecord) -> bool:
@@ -293,7 +293,7 @@ def _take_interrupts() -> None:
 
 
 class _SparkLog:
-    """Takes what Spark writes; a file of it is left behind only if it explains a failure."""
+    """Captures what Spark writes; a file of it is kept only if it explains a failure."""
 
     def __init__(self, *, is_debug: bool) -> None:
         self._is_debug = is_debug
@@ -309,7 +309,7 @@ class _SparkLog:
             self.file.close()
 
     def explain(self, error: SparkError) -> None:
-        """Say in an error where all of it can be read."""
+        """Add the path of the complete output to an error."""
         if self.file is None:
             return
         said = error.details if error.details in _tail(self.file) else _tail(self.file)

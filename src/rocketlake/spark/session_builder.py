@@ -1,4 +1,4 @@
-"""The work of `rocketlake.spark.session(...)`: a session in which the format works."""
+"""Implementation of `rocketlake.spark.session(...)`: a session in which the format works."""
 
 import logging
 import os
@@ -87,7 +87,7 @@ def _activate(spark: SparkSession) -> None:
 
 
 def _set(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    """Set what a running session can take, and tell of the rest."""
+    """Apply the settings that a running session can change, and log the others."""
     left = []
     for key, value in conf.items():
         if spark.conf.isModifiable(key):
@@ -122,7 +122,7 @@ def _catalog(folder: str | Path | None, conf: Mapping[str, str]) -> dict[str, st
     root = absolute_path(folder)
     if set("; \"'\\") & set(str(root)):
         raise ConfigError(
-            f"catalog = {str(folder)!r}: Derby takes no blanks, quotes or semicolons in a path"
+            f"catalog = {str(folder)!r}: Derby allows no blanks, quotes or semicolons in a path"
         )
     java = f"{conf.get(_JAVA_OPTIONS, '')} -Dderby.stream.error.file={root / 'derby.log'}".strip()
     root.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _check_python(spark: SparkSession) -> None:
     """Make sure that a running session's Python processes have what the format needs.
 
     Raises:
-        ConfigError: they have not; Java keeps the environment it was started with.
+        ConfigError: they do not; Java keeps the environment it was started with.
     """
     jvm = spark._jvm  # noqa: SLF001 - only Java knows which environment it was started with
     assert jvm is not None

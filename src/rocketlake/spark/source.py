@@ -1,4 +1,4 @@
-"""RocketLakeDataSource: what Spark calls when it is asked for the format `rocketlake`.
+"""RocketLakeDataSource: the format `rocketlake`, as Spark calls it.
 
 Wiring only; each part is imported when it is asked for: Spark imports this module in every program.
 """

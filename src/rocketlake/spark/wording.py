@@ -1,4 +1,4 @@
-"""What Spark raises, in words for people: our own sentence where one of our errors is the cause.
+"""Spark's errors in plain words: RocketLake's own message where it is the cause.
 
 An error that a Python worker raises comes back as text in the middle of Java's: this finds it. All
 else becomes one short reason, and the whole stays in `SparkError.details`.
@@ -100,7 +100,7 @@ def rewording(on_details: Callable[[SparkError], None] | None = None) -> Iterato
     """Let errors of Spark leave the block as `RocketLakeError`; all others as they are.
 
     Args:
-        on_details: Is told of an error that is not one of ours, before it is raised.
+        on_details: Gets an error that is not RocketLake's, before it is raised.
 
     Raises:
         RocketLakeError: what was wrong, in words.
@@ -130,7 +130,7 @@ def reason_of_start(log: str) -> str:
     for known, words in _KNOWN:
         if found := known.search(log):
             return words.format(**_named(found))
-    # A bad option of Java's is told by the line before its `Error: Could not create …`.
+    # Java reports a bad option in the line before `Error: Could not create …`.
     invalid = r"^((?:Invalid|Unrecognized) .+)"
     for pattern in (
         invalid,

@@ -1,4 +1,4 @@
-"""What makes a Python process of Spark quick: it runs one task after the other for hours."""
+"""Tuning of Spark's Python processes, which run one task after the other for hours."""
 
 import gc
 import sys
@@ -14,16 +14,16 @@ _tasks = count()
 
 
 def tune_worker() -> None:
-    """Have a process keep its memory, and pass over its modules when it looks for garbage.
+    """Make a process keep its heap, and exclude its modules from garbage collection.
 
-    For the begin of a task, when what it needs is imported.
+    To be called when a task starts and its modules are imported.
     """
     number = next(_tasks)
     if number == 0:
         _keep_heap()
-    # Why: Spark has garbage collected after each task, and with our imports that takes 0.1 s. The
-    # first task still imports what its results need. Elsewhere than in Spark's processes a program
-    # has its own ideas about its garbage.
+    # Why: Spark collects garbage after each task, and with our imports that takes 0.1 s. The first
+    # task still imports what its results need. Other programs decide about their garbage
+    # themselves.
     if number < _IMPORTING and _is_of_spark():
         gc.freeze()
 
@@ -34,12 +34,12 @@ def _is_of_spark() -> bool:
 
 
 def _keep_heap() -> None:
-    """Have freed memory stay with this process, some tens of megabytes of it.
+    """Keep some tens of megabytes of freed memory in this process.
 
-    Why: glibc gives the free end of the heap back to the system once that is twice as large as the
-    largest block that was ever freed. The buffers of each batch would come back as pages that have
-    to be filled with zeros anew, which takes a quarter of the time of a read. So one large block is
-    freed, that nobody has written to; with another C library that changes nothing.
+    Why: glibc returns the free end of the heap to the system once it is twice as large as the
+    largest block that was ever freed. The pages for the buffers of each batch would be zeroed
+    again, which takes a quarter of the time of a read. So one large, untouched block is freed; with
+    other C libraries this has no effect.
     """
     block = bytes(_BLOCK)
     del block

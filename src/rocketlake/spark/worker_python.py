@@ -1,4 +1,4 @@
-"""Which Python Spark's own processes run, and without the zip that makes them slow to start.
+"""The Python that Spark's own processes run, without the zip that makes them slow to start.
 
 Spark puts `pyspark.zip` before everything else on the path of its Python processes. Python keeps no
 compiled code for modules in a zip, so each process compiles all of PySpark again, which takes half

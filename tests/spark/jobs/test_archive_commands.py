@@ -50,7 +50,7 @@ def test_what_is_wrong_is_told_before_spark_starts(store: GrowingStore, tmp_path
         (("archive", store.path, target, "--topic", "order"), "did you mean 'orders'"),
         (("archive", store.path, target, "--target-size", "1q"), "wanted bytes"),
         (("archive", store.path, target, "--option", "x"), "wanted KEY=VALUE"),
-        (("archive", store.path, store.path), "it is no archive"),
+        (("archive", store.path, store.path), "it is not an archive"),
         (("replay", store.path, target), "no topic is named"),
         (("replay", store.path, target, "--dead-letters", "g"), "there is no topic '%DLQ%g'"),
         (("replay", store.path, target, "--topic", "orders", "--from-time", "x"), "is not a time"),

@@ -67,7 +67,7 @@ def test_a_problem_that_stays_is_told_once(spark: SparkSession, tmp_path: Path) 
     job._round = counted  # type: ignore[method-assign]
     job.run(0.01, tell)
     assert len(told) == 1
-    assert "begins anew" in told[0][0]
+    assert "was created again" in told[0][0]
 
 
 def test_a_round_waits_for_another_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_bad_input_of_drop_and_compact_names_the_way_out(tmp_path: Path) -> None
     assert not target.exists()
     many_small_files(tmp_path, 1, 10)
     for text in ("2026-1-1", "2026-02-30", "yesterday", "1767225600000"):
-        with pytest.raises(ConfigError, match="is no date; wanted a day"):
+        with pytest.raises(ConfigError, match="is not a date; wanted a day"):
             drop_days(target, text)
     with pytest.raises(ConfigError, match="no topic 'order'; did you mean 'orders'"):
         drop_days(target, "2026-01-01", ["order"])
@@ -227,7 +227,7 @@ def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
     assert days_of(read_here(archive=target, topicPattern=".*")) == {"2026-01-01"}
     for arguments, text in (
         (("archive-drop", target), "--before"),
-        (("archive-drop", target, "--before", "x"), "is no date"),
+        (("archive-drop", target, "--before", "x"), "is not a date"),
         (("archive-drop", target, "--before", "2026-01-01", "--grace", "x"), "is not a duration"),
         (("archive-drop", store.path, "--before", "2026-01-01"), "has no _manifest.json"),
         (("archive-compact", target, "--topic", "order"), "did you mean 'orders'"),

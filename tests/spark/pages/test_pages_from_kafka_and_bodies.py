@@ -104,7 +104,7 @@ def test_schema_of_a_topic_that_has_no_json_is_refused(tmp_path: Path) -> None:
         builder.record("orders", 0, b'{"id": %d}' % number)
     builder.write()
     assert json_schema(tmp_path / "s", "orders") == "`id` bigint"
-    with pytest.raises(ConfigError, match="0 of 4 bodies of plain that were looked at are JSON"):
+    with pytest.raises(ConfigError, match="0 of 4 sampled bodies of plain are JSON"):
         json_schema(tmp_path / "s", "plain")
     with pytest.raises(ConfigError, match=r"no topic 'order'.*did you mean 'orders'"):
         json_schema(tmp_path / "s", "order")

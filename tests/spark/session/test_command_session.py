@@ -61,8 +61,8 @@ def test_no_java_is_one_sentence(monkeypatch, tmp_path):
     ("says", "words"),
     [
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11; Spark needs 17 or newer"),
-        ("echo gibberish >&2", "is no Java that tells its version; Spark needs 17"),
-        ("exit 1", "is no Java that tells its version"),
+        ("echo gibberish >&2", "is a Java that does not report its version; Spark needs 17"),
+        ("exit 1", "is a Java that does not report its version"),
     ],
 )
 def test_java_that_is_too_old_or_none(monkeypatch, tmp_path, says, words):

@@ -105,7 +105,7 @@ def test_settings_of_a_new_session(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made = session_builder._catalog(tmp_path / "cat", {"spark.driver.extraJavaOptions": "-Xss4m"})
     assert made["spark.sql.catalogImplementation"] == "hive"
     assert made["spark.driver.extraJavaOptions"].startswith("-Xss4m -Dderby.stream.error.file=")
-    with pytest.raises(ConfigError, match="takes no blanks"):
+    with pytest.raises(ConfigError, match="allows no blanks"):
         session_builder._catalog(tmp_path / "my cat", {})
 
 

@@ -37,7 +37,7 @@ def test_an_unknown_topic_names_those_there_are(store: Path) -> None:
         ({"startingOffsets": '{"orders": {"0": 99}}'}, "starting offset 99 of orders/0: the queue"),
         ({"endingOffsets": '{"orders": {"0": 99}}'}, "holds 0 to 75; option failOnDataLoss"),
         ({"startingOffsets": '{"orders": {"7": 1}}'}, "topic orders has the queues 0, 1, 2, 3"),
-        ({"startingOffsets": '{"ordres": {"0": 1}}'}, "'ordres' is no topic that is read"),
+        ({"startingOffsets": '{"ordres": {"0": 1}}'}, "topic 'ordres' is not read"),
     ],
 )
 def test_offsets_that_are_not_there(store: Path, options: dict[str, str], said: str) -> None:

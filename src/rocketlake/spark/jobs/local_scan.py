@@ -1,4 +1,4 @@
-"""Reading a job's messages in this process, for plans that are not worth a start of Spark.
+"""Reads a job's messages in this process, for plans that are not worth starting Spark.
 
 The reader is the source's own, so that a plan made here and one made by Spark see the same.
 """
@@ -25,7 +25,7 @@ ROWS_MAX: Final = 1_000_000
 def scan_here(
     selection: Selection, columns: Sequence[str], *, rows_max: int = ROWS_MAX
 ) -> pa.Table | None:
-    """Return some columns of the messages; None if it may have to look at more than `rows_max`.
+    """Return some columns of the messages; None if there may be more than `rows_max`.
 
     Raises:
         ConfigError: an option is wrong, or names what is not there.
@@ -35,7 +35,7 @@ def scan_here(
     if _rows_at_most(SourceOptions.parse(given)) > rows_max:
         return None
     schema = StructType([MESSAGE_SCHEMA[name] for name in columns])
-    # The texts of a session may ask for pushed filters; there is no session here.
+    # Options may ask for pushed filters, which need a session.
     reader = make_reader({**given, "pushFilters": "false"}, schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches, schema=arrow_schema(schema))

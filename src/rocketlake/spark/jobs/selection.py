@@ -1,4 +1,4 @@
-"""Which messages a job takes, from a store, from an archive, or from both as one table."""
+"""The messages of a job, from a store, from an archive, or from both as one table."""
 
 from pathlib import Path
 from typing import Final
@@ -41,7 +41,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     topic_pattern: str | None = None
     dead_letters: str | None = None
-    """The messages that this group has given up."""
+    """The dead letters of this group."""
     queue_ids: str | None = None
     starting_offsets: str | None = None
     ending_offsets: str | None = None
@@ -84,7 +84,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         }
 
     def check(self) -> None:
-        """Make sure that what is named is there, without Spark.
+        """Make sure that the selection exists, without Spark.
 
         Raises:
             ConfigError: an option is wrong, or a topic is not there.
@@ -127,7 +127,7 @@ def _session_zone() -> dict[str, str]:
 
 
 def places_of(source: str | Path, archive: str | Path | None = None) -> dict[str, str]:
-    """Tell a store from an archive by what is in the directory; return `path` and `archive`."""
+    """Return `path` and `archive`; the manifest in a directory makes it an archive."""
     text = str(source)
     is_archive = PosixFileOps().stat(local_path(text) / MANIFEST) is not None
     if is_archive and archive is not None:

@@ -1,4 +1,4 @@
-"""A pipeline project for a store: planned from a look at it, then written."""
+"""A pipeline project for a store: planned from a sample of it, then written."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ class ProjectPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_project(directory: Path, settings: ProjectSettings) -> ProjectPlan:
-    """Look at a store, and say what would be written.
+    """Inspect a store, and plan the files of a project.
 
     Raises:
         StoreNotFoundError: there is no store.

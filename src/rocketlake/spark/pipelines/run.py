@@ -2,7 +2,7 @@
 
 Spark's `spark-pipelines` starts two Javas, one after the other, listens on a fixed port and prints
 stacks. Here one session serves (`connect_settings`): on a port of its own, for this machine and
-with a secret only; and what the command prints is read, line by line, and told in words.
+with a secret only; and the output of the command is read line by line and reported in plain words.
 """
 
 import os
@@ -40,7 +40,7 @@ class PipelineRun(Struct, frozen=True, kw_only=True):
 
     directory: str
     full_refresh: tuple[str, ...] = ()
-    """Tables that are made anew; `all` for every one."""
+    """Tables that are refreshed from the start; `all` for every one."""
     refresh: tuple[str, ...] = ()
     """Only these tables; all if empty."""
     is_dry: bool = False
@@ -177,7 +177,7 @@ def run_pipeline(
 
 
 def read_flows(lines: Iterable[str], said: list[str]) -> Iterator[FlowState]:
-    """Yield what the command tells of flows; keep every line."""
+    """Yield the states of flows that the command prints; keep every line."""
     for line in lines:
         said.append(line.rstrip("\n"))
         found = _FLOW.match(line)
@@ -190,7 +190,7 @@ def read_flows(lines: Iterable[str], said: list[str]) -> Iterator[FlowState]:
 
 
 def keep_log(directory: Path, said: Iterable[str]) -> Path | None:
-    """Keep what the command printed, for those who want all of it; return where."""
+    """Write the command's output to a file; return its path."""
     path = directory / LOG
     try:
         path.parent.mkdir(exist_ok=True)
@@ -212,7 +212,7 @@ def failure(said: str, flows: Mapping[str, str], kept: Path | None = None) -> Ro
 
 
 def count_tables(spark: SparkSession, names: Iterable[str]) -> list[TableCount]:
-    """Count the rows of the tables that flows filled; sinks are none."""
+    """Count the rows of the tables that flows filled; sinks are not tables."""
     found = []
     for name in sorted(names):
         if spark.catalog.tableExists(name):

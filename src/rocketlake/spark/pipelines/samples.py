@@ -1,4 +1,4 @@
-"""A look at the bodies of a topic: are they JSON objects, and of which schema?"""
+"""Samples the bodies of a topic: whether they are JSON objects, and their schema."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,7 +16,7 @@ _JSON_SHARE: Final = 0.5
 
 
 class TopicSample(Struct, frozen=True):
-    """What a sample of a topic shows; without `schema`, bodies are something else than JSON."""
+    """A sample of a topic; without `schema`, its bodies are not JSON."""
 
     topic: str
     looked_at: int
@@ -25,7 +25,7 @@ class TopicSample(Struct, frozen=True):
 
 
 def sample_topic(store: OfflineStore, topic: str) -> TopicSample:
-    """Look at the oldest and the newest messages of each queue of a topic."""
+    """Sample the oldest and the newest messages of each queue of a topic."""
     looked, objects = 0, 0
     schema = Fields({})
     for message in _messages(store, topic):

@@ -53,10 +53,10 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Look at the stores, and cut what is wanted into parts.
+        """Open the stores, and cut what is selected into partitions.
 
         Raises:
-            RocketLakeError: a store or a topic is not there, or is not what the options say.
+            RocketLakeError: a store or a topic does not exist, or contradicts the options.
         """
         options = self._options
         if options.archive is not None:
@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
             if isinstance(partition, ArchivePartition):
                 return read_archived(partition, self._schema, self._options)
         if not isinstance(partition, Partition):
-            return iter(())  # Spark's own, in place of none
+            return iter(())  # Spark's own partition, where there is none
         return read_part(partition, self._schema, self._options)
 
 
@@ -89,7 +89,7 @@ class PushingReader(BatchReader):
     """The same in a session that pushes filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's
-        """Take filters over; return those that Spark must look at."""
+        """Take filters over; return those that Spark must evaluate."""
         self._options, left = pushdown.push(self._options, filters)
         return iter(left)
 
@@ -98,7 +98,7 @@ def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Parti
     """Return the partitions of one store.
 
     Raises:
-        RocketLakeError: what is asked for is not there.
+        RocketLakeError: what the options name does not exist.
     """
     planners: dict[Table, Callable[[OfflineStore, str, SourceOptions], list[Partition]]] = {
         Table.MESSAGES: _plan_messages,

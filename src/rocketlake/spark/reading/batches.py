@@ -1,10 +1,10 @@
 """RecordColumns -> pa.RecordBatch, with exactly the Arrow schema that Spark wants.
 
-1. The kernel lays out what has a variable length, numpy copies what has a fixed one; no object is
-   made for a row. Only compressed bodies are looked at one by one.
-2. A batch is bounded by rows and by bytes, so that a reader's memory does not depend on what it
-   reads. One record that is larger is a batch of its own.
-3. A time that no calendar has is null (`format.timestamps`); its number is a column of its own.
+1. The kernel lays out columns of variable length, numpy copies those of fixed length; no object is
+   made for a row. Only compressed bodies are inflated one by one.
+2. A batch is bounded by rows and by bytes, so a reader's memory does not depend on the messages. A
+   larger record is a batch of its own.
+3. A time outside of the calendar is null (`format.timestamps`); its number is a separate column.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -107,12 +107,12 @@ class BatchMaker:
     # --- cutting -------------------------------------------------------------------------------
 
     def _stops(self, columns: RecordColumns) -> Iterator[int]:
-        """Yield the ends of batches by what records say of their sizes."""
+        """Yield the ends of batches by the sizes that records state."""
         total = len(columns)
         if not total:
             return
         pieces = -(-total // self._rows_max)
-        step = -(-total // pieces)  # as even as can be: a batch of few rows costs much for them
+        step = -(-total // pieces)  # as even as possible: a batch of few rows is expensive
         reach = self._reach(columns)
         start = 0
         while start < total:
@@ -122,7 +122,7 @@ class BatchMaker:
             yield start
 
     def _reach(self, columns: RecordColumns) -> Int64s:
-        """Return how many bytes end with each row; about, for what is not the body."""
+        """Return about how many bytes the rows up to each one have."""
         if not self._wanted:
             return np.zeros(len(columns), np.int64)
         sizes = columns["size"].astype(np.int64)
@@ -224,7 +224,7 @@ def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: bytes = b"") -> p
 
 
 def _times(kind: pa.DataType, values: Int64s) -> pa.Array:
-    """Return milliseconds as microseconds; null for what is no time."""
+    """Return milliseconds as microseconds; null for numbers outside of the calendar."""
     found, valid = to_microseconds(values)
     if valid is None:
         return _fixed(kind, found)

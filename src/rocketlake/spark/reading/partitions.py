@@ -1,4 +1,4 @@
-"""What one task reads: small values that are pickled, and the reading of them on an executor."""
+"""Partitions: small values that are pickled, and their reading on an executor."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -44,13 +44,13 @@ class QueuePart(Struct, frozen=True, tag=True):
 
 
 class PlacesPart(Struct, frozen=True, tag=True):
-    """Records at known places; `packed` are their units, `queues` what they are units of."""
+    """Records at known places; `packed` are their units, `queues` the queues of the units."""
 
     store: StoreRef
     queues: tuple[Queue, ...]
     packed: bytes
     is_owed: bool = True
-    """Whether dispatch has not written these units yet; else they are in RocksDB."""
+    """Whether dispatch has yet to write these units; otherwise they are in RocksDB."""
 
     @classmethod
     def pack(
@@ -79,17 +79,17 @@ class PlacesPart(Struct, frozen=True, tag=True):
 
 
 class LogPart(Struct, frozen=True, tag=True):
-    """A part of the log from one record's first byte to another's."""
+    """A range of the log that begins and ends at record boundaries."""
 
     store: StoreRef
     begin: int
     end: int
     ranges: tuple[QueueRange, ...] | None = None
-    """Which records queues hold, where only those are wanted."""
+    """The queue ranges that are read; None: all records."""
 
 
 class Partition(InputPartition):
-    """A part, as Spark wants it."""
+    """A part as Spark's partition."""
 
     def __init__(self, part: Struct) -> None:
         self.part = part
@@ -101,23 +101,23 @@ def read_partition(
     options: SourceOptions,
     on_damage: Callable[[Finding], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read what a partition names, on an executor; `on_damage` is told of what is passed over.
+    """Read a partition, on an executor; `on_damage` gets the damage that is skipped.
 
     Raises:
         StoreNotFoundError: this machine does not see the store.
-        StoreError: something is damaged or gone, and options say that this must not be.
+        StoreError: something is damaged or gone, and the options do not allow it.
     """
     if not isinstance(partition, Partition):
-        return  # Spark's own, in place of none
+        return  # Spark's own partition, where there is none
     tune_worker()
     part = partition.part
-    assert isinstance(part, QueuePart | PlacesPart | LogPart), "messages are read of no other"
+    assert isinstance(part, QueuePart | PlacesPart | LogPart), "the other parts have no messages"
     wanted = RecordFilter(options)
     if isinstance(part, LogPart):
         wanted = LogFilter(options, part.ranges)
     checks = part.store.checks
     if "body" not in schema.names:
-        checks &= ~Check.BODY_CRC  # what nobody asked for is not looked at
+        checks &= ~Check.BODY_CRC  # unread bodies are not checked
     with ExecutorLog(part.store) as source:
         reader = _PartReader(source, options, wanted, checks, on_damage=on_damage)
         maker = BatchMaker(
@@ -177,7 +177,7 @@ class _PartReader:
         yield from self._gather(*part.unpack(), list(part.queues))
 
     def of_log(self, part: LogPart) -> Iterator[Found]:
-        """Walk along the log."""
+        """Read the records of a range of the log."""
         gone = self._log.min_offset
         if part.begin < gone and self._options.fail_on_data_loss:
             raise StoreError(
@@ -240,7 +240,7 @@ class _PartReader:
         queues: list[Queue],
         reasons: npt.NDArray[np.uint8],
     ) -> None:
-        """Tell of units whose records are not good, as the options want it."""
+        """Report units whose records are not valid, as the options say."""
         for index in np.flatnonzero(reasons).tolist():
             offset, reason = int(places["physical_offset"][index]), int(reasons[index])
             topic, queue_id = queues[int(numbers[index])]
@@ -262,7 +262,7 @@ class _PartReader:
         self._apply_damage_policy()
 
     def report_bad_body(self, physical_offset: int, reason: str) -> None:
-        """Tell of a body that cannot be inflated; where that is passed over, it is as stored."""
+        """Report a body that cannot be inflated; if that is skipped, it is given as stored."""
         path, position = self._log.describe(physical_offset)
         text = f"the body cannot be inflated (option rawBody = true gives it as stored): {reason}"
         self._damage.report(path, position, text)

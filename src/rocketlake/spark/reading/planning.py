@@ -64,7 +64,7 @@ def plan_spans(
 
 
 def pieces_for(size: int, options: SourceOptions) -> int:
-    """Return into how many partitions so many bytes are cut."""
+    """Return the number of partitions for a number of bytes."""
     by_size = -(-size // options.max_partition_bytes)
     by_cores = min(os.cpu_count() or 1, size // _SMALL)
     return max(1, options.min_partitions, by_size, by_cores)
@@ -120,7 +120,7 @@ def _plan_owed(
     *,
     is_owed: bool = True,
 ) -> list[Partition]:
-    """Return partitions that carry their units along, as those that dispatch has not written."""
+    """Return partitions that carry their units, which no queue file has."""
     if not owed:
         return []
     places = np.concatenate([units for _, units in owed])

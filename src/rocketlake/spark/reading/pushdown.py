@@ -1,10 +1,10 @@
-"""What Spark's filters allow a read to leave out.
+"""Filters that Spark pushes into a read.
 
-1. A reader with `pushFilters` makes every read fail in a session that does not allow it, and a
-   source is not told. But the process in which Spark pushes filters is one of its own: there, and
-   only there, such a reader is made.
+1. A reader with `pushFilters` makes every read fail in a session that does not allow it, and Spark
+   does not say so. But Spark pushes filters in a process of its own: only there such a reader is
+   made.
 2. Filters on numbers, topic and broker are taken over; all others only narrow what is read, and
-   Spark looks again.
+   Spark evaluates them again.
 """
 
 import sys
@@ -50,7 +50,7 @@ def is_pushing() -> bool:
 
 
 def push(options: SourceOptions, filters: Iterable[Filter]) -> tuple[SourceOptions, list[Filter]]:
-    """Narrow a read of messages; return its options, and the filters that Spark must look at."""
+    """Narrow a read of messages; return its options, and the filters that Spark must evaluate."""
     left: list[Filter] = []
     for item in filters:
         if options.table is not Table.MESSAGES:
@@ -70,7 +70,7 @@ def push(options: SourceOptions, filters: Iterable[Filter]) -> tuple[SourceOptio
 
 
 def _narrowed(options: SourceOptions, term: Term) -> SourceOptions:
-    """Use a term that Spark looks at again."""
+    """Narrow a read by a term that Spark evaluates again."""
     if term.column in TIMES:
         return replace(options, terms=(*options.terms, term))
     texts = tuple(str(value) for value in term.values)

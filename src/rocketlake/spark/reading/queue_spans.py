@@ -40,14 +40,14 @@ class QueueSpan(Struct, frozen=True):
 
 
 def topic_filter(options: SourceOptions) -> Callable[[str], bool]:
-    """Return what tells whether a topic is wanted: looked at once, however many queues it has."""
+    """Return a cached test whether a topic is selected."""
     if options.topic_pattern is None and options.topics:
         return frozenset(options.topics).__contains__
     return cache(options.wants_topic)
 
 
 def check_bounds_order(options: SourceOptions) -> None:
-    """Refuse a start behind its end where the options name both; what else there is, queues tell.
+    """Refuse a start behind its end where the options name both.
 
     Raises:
         ConfigError: names both.
@@ -72,7 +72,7 @@ def check_bounds_order(options: SourceOptions) -> None:
 
 
 def wanted_queues(store: OfflineStore, options: SourceOptions) -> list[QueueKey]:
-    """Return the queues of a store that topics, pattern and queue numbers leave."""
+    """Return the queues of a store that topics, pattern and queue ids select."""
     wants = topic_filter(options)
     return [
         key
@@ -82,7 +82,7 @@ def wanted_queues(store: OfflineStore, options: SourceOptions) -> list[QueueKey]
 
 
 def wanted_spans(store: OfflineStore, options: SourceOptions) -> list[QueueSpan]:
-    """Return what is to be read of each wanted queue, start and end resolved.
+    """Return the span of each selected queue, with start and end resolved.
 
     Raises:
         ConfigError: no message is as young as a starting time, and the strategy is `error`; or a
@@ -100,7 +100,7 @@ def wanted_spans(store: OfflineStore, options: SourceOptions) -> list[QueueSpan]
 
 
 def _check_order(key: QueueKey, first: int, last: int, options: SourceOptions) -> None:
-    """Refuse offsets that select nothing; times may, of a queue that has no such message."""
+    """Refuse offsets that select nothing; times may select nothing of a queue."""
     both = (options.starting, options.ending)
     if any(bound.of(key.topic, key.queue_id)[1] for bound in both):
         return
@@ -191,9 +191,9 @@ def _within(value: int, queue: QueueView, options: SourceOptions, which: str) ->
 def check_topics(
     stores: Mapping[str, OfflineStore], options: SourceOptions, empty: Iterable[QueueKey] = ()
 ) -> None:
-    """Make sure that what is named is there: topics, and the queues of offset JSON.
+    """Make sure that the named topics and queues exist.
 
-    `empty` are queues that are there without a message.
+    `empty` are existing queues without a message.
 
     Raises:
         ConfigError: a topic or queue is in none of the stores; says which there are.
@@ -203,10 +203,10 @@ def check_topics(
 
 
 def check_names(keys: Collection[QueueKey], places: str, options: SourceOptions) -> None:
-    """Make sure that what is named is among the queues of these places.
+    """Make sure that the named topics and queues are among the queues of these places.
 
     Raises:
-        ConfigError: a topic or queue is not; says which there are.
+        ConfigError: a topic or queue is not; names those there are.
     """
     topics = {key.topic for key in keys}
     for name in options.topics:
@@ -237,7 +237,7 @@ def _check_named(bound: ReadBound, keys: Iterable[QueueKey], options: SourceOpti
                 if there:
                     said = f"topic {topic} has the queues {', '.join(map(str, there))}"
                 else:
-                    said = f"{topic!r} is no topic that is read"
+                    said = f"topic {topic!r} is not read"
                 raise ConfigError(f"offsets are given for {topic}/{queue_id}, but {said}")
 
 

@@ -1,4 +1,4 @@
-"""Which records are wanted: by the unit's tags code, then by what the record itself says."""
+"""Filters of records: by the tags code of the unit, then by the record itself."""
 
 from collections.abc import Sequence
 
@@ -50,14 +50,14 @@ class RecordFilter:
     def units(
         self, places: Places, numbers: Numbers, queues: Sequence[tuple[str, int]]
     ) -> Mask | None:
-        """Mark units whose tags code does not rule the message out; None: all."""
+        """Mark units whose tags code does not exclude the message; None: all."""
         if not self._tags:
             return None
         codes = places["tags_code"]
         keep = np.ones(len(places), np.bool_)
         for tags in self._tags:
             keep &= np.isin(codes.astype(np.int32), np.array(sorted(tags.hashes), np.int64))
-        keep |= codes < -(1 << 31)  # an address in the extension: nobody knows the tag
+        keep |= codes < -(1 << 31)  # an address in the extension: the tag is unknown
         timed = np.array([topic == SCHEDULE_TOPIC for topic, _ in queues], np.bool_)
         if timed.any():
             keep |= timed[numbers]  # their code is a time
@@ -105,7 +105,7 @@ class RecordFilter:
 
 
 class LogFilter(RecordFilter):
-    """The same along the log, where times bound the whole of it and ranges say what is queued."""
+    """The same for a read along the log, bounded by times, or by the ranges of queues."""
 
     def __init__(self, options: SourceOptions, ranges: Sequence[QueueRange] | None) -> None:
         super().__init__(options)

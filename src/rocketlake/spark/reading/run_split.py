@@ -1,4 +1,4 @@
-"""Where the units of many queues are cut, so that each partition is a range of the log.
+"""Cuts the units of many queues so that each partition is a range of the log.
 
 Units of small runs are read once for all cuts, and divided in columns. Runs that are large, whose
 units do not rise, or that lost a file are cut one by one, by search.
@@ -23,7 +23,7 @@ _SEARCH_UNITS: Final = 2048
 
 
 class Weights(Struct, frozen=True):
-    """Bytes of wanted records along the log: how many lie before each offset, roughly."""
+    """The estimated bytes of selected records before each offset of the log."""
 
     offsets: Numbers
     before: npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Weights(Struct, frozen=True):
 
 
 def weigh(files: UnitFiles, table: RunTable) -> Weights:
-    """Sample the units of each run; between two samples its records are taken to lie evenly."""
+    """Sample the units of each run; records are assumed to be evenly spread between samples."""
     per_run = max(2, min(64, _SAMPLES // max(len(table), 1)))
     rows: list[int] = []
     indexes: list[int] = []

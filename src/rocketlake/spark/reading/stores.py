@@ -1,4 +1,4 @@
-"""The stores that `path` names: opened on the driver, and where they lie for an executor."""
+"""The stores that `path` names: opened on the driver, and their locations for executors."""
 
 import logging
 import socket
@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 
 
 class StoreRef(Struct, frozen=True):
-    """Where a store lies, as a partition carries it."""
+    """The location of a store, as a partition carries it."""
 
     broker: str
     path: str
     log_dirs: tuple[str, ...]
     checks: int
     log_min_offset: int
-    """What lay before had expired when this was planned."""
+    """What was before it had expired when the partition was planned."""
 
     @classmethod
     def of(cls, broker: str, store: OfflineStore) -> "StoreRef":
-        """Return the place of an open store."""
+        """Return the location of an open store."""
         return cls(
             broker,
             str(store.directory.root.absolute()),
@@ -78,22 +78,22 @@ class StoreSet(Closing):
         return cls(found, options)
 
     def refresh(self) -> bool:
-        """Take in what others have written since; tell whether that was anything."""
+        """Read what was written to the stores since; tell whether there was anything."""
         grown = [store.refresh() for store in self.stores.values()]
         return any(grown)
 
     def empty_queues(self) -> Iterator[QueueKey]:
-        """Yield the queues of topics that were made, whether a message was ever put or not."""
+        """Yield all queues of the tables of topics, with or without messages."""
         for store in self.stores.values():
             for topic in _made_topics(store).values():
                 for queue_id in range(max(topic.read_queue_count, topic.write_queue_count)):
                     yield QueueKey(topic.name, queue_id)
 
     def check_damage(self) -> None:
-        """Do what `onDamage` says about what was found wrong so far.
+        """Apply `onDamage` to the damage that was found so far.
 
         Raises:
-            StoreError: something was, and the policy is to fail.
+            StoreError: there is damage, and the policy is to fail.
         """
         for store in self.stores.values():
             apply_damage_policy(
@@ -102,7 +102,7 @@ class StoreSet(Closing):
             )
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close the files."""
         for store in self.stores.values():
             store.close()
 
@@ -111,7 +111,7 @@ def _made_topics(store: OfflineStore) -> dict[str, TopicConfig]:
     try:
         return topics.load(store.directory.path(names.CONFIG)).topics
     except StoreError as error:
-        log.warning("topics that have no message are not known: %s", error)
+        log.warning("topics without messages are unknown: %s", error)
         return {}
 
 
@@ -152,10 +152,10 @@ def _require_queues(store: OfflineStore) -> None:
 
 
 def apply_damage_policy(findings: list[Finding], options: SourceOptions) -> None:
-    """Fail or go on, as `onDamage` says; what is passed over is logged.
+    """Fail or continue, as `onDamage` says; damage that is skipped is logged.
 
     Raises:
-        StoreError: the policy is to fail, and there is something.
+        StoreError: there is damage, and the policy is to fail.
     """
     if not findings:
         return
@@ -172,7 +172,7 @@ def apply_damage_policy(findings: list[Finding], options: SourceOptions) -> None
 
 
 def _concerns(finding: Finding, store: OfflineStore, options: SourceOptions) -> bool:
-    """Tell whether a finding is about something that is read: the log, or a wanted queue."""
+    """Tell whether a finding concerns what is read: the log, or a selected queue."""
     path = Path(finding.path)
     for family in (names.CONSUME_QUEUE, names.BATCH_CONSUME_QUEUE):
         place = store.directory.path(family)
@@ -184,7 +184,7 @@ def _concerns(finding: Finding, store: OfflineStore, options: SourceOptions) -> 
 
 
 class ExecutorLog(Closing):
-    """The log of a store as an executor sees it: its files are listed, nothing else is opened."""
+    """The log of a store on an executor: its files are listed, nothing else is opened."""
 
     def __init__(self, ref: StoreRef) -> None:
         """List the files.
@@ -207,5 +207,5 @@ class ExecutorLog(Closing):
         self.log.refresh()
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close the files."""
         self.readers.close()

@@ -85,11 +85,11 @@ class UnitFiles:
         self._paths: dict[tuple[bool, str, int, int], Path] = {}
 
     def path(self, run: UnitRun, index: int) -> tuple[Path, int]:
-        """Return the file of a unit, and where in it the unit lies."""
+        """Return the file of a unit, and its position there."""
         per_file = run.file_size // run.unit_size
         number, rest = divmod(index, per_file)
         key = (run.is_batch, run.topic, run.queue_id, number)
-        path = self._paths.get(key)  # to make one takes longer than to read a unit
+        path = self._paths.get(key)  # making a path takes longer than reading a unit
         if path is None:
             family = names.BATCH_CONSUME_QUEUE if run.is_batch else names.CONSUME_QUEUE
             name = names.offset_name(number * run.file_size)

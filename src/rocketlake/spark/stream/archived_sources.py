@@ -186,7 +186,7 @@ class ArchivedSources(StreamSources):
         if any(self._gaps(spans)):
             self.reopen()  # an archive run may have been faster than the store's retention
         for queue, gap in self._gaps(spans):
-            queue.tell_gap(gap, self._options)
+            queue.check_gap(gap, self._options)
             log.warning("data loss: %s %d to %d expired unarchived", queue.key, *gap)
         wanted: dict[str, WantedFile] = {}
         live: dict[StreamSource, OffsetRange] = {}

@@ -2,10 +2,10 @@
 
 | # | Step | What a kill leaves |
 | --- | --- | --- |
-| 1 | executors write files below `_work` | files nobody refers to |
-| 2 | the manifest names them, with where they lie | the run belongs to the archive |
-| 3 | each file gets its name | files under either name; readers of the manifest look at both |
-| 4 | the manifest forgets where they lay, `_work` is emptied | nothing to do |
+| 1 | executors write files below `_work` | unreferenced files |
+| 2 | the manifest names them, with their places | the run belongs to the archive |
+| 3 | each file gets its name | files under either name; readers of the manifest try both |
+| 4 | the manifest drops the places, `_work` is emptied | nothing to do |
 
 `archive-drop` and `archive-compact` take the same steps. Their manifest names in `retired` the
 files that no longer belong to the archive; before step 3 these move below `_retired`, and the first
@@ -66,7 +66,7 @@ class ArchiveDir:
 
     @property
     def work(self) -> Path:
-        """Where files lie that are not part of the archive yet."""
+        """The directory of files that are not part of the archive yet."""
         return self.path / WORK
 
     def load(self) -> Manifest | None:
@@ -78,7 +78,7 @@ class ArchiveDir:
         return load_manifest(self.ops, self.path)
 
     def load_or_begin(self, table_format: str = PARQUET) -> Manifest:
-        """Read the manifest, or return that of an archive which has nothing yet.
+        """Read the manifest, or return that of an empty archive.
 
         Raises:
             StoreError: the directory holds something else, or an archive of another format.
@@ -97,8 +97,8 @@ class ArchiveDir:
         strangers = [e.name for e in self.ops.entries(self.path) if e.name[:1] not in "._"]
         if strangers and entry is not None:
             raise StoreError(
-                f"{self.path} holds {strangers[0]!r} and no {MANIFEST}: it is no archive; name an"
-                " empty or new directory"
+                f"{self.path} holds {strangers[0]!r} and no {MANIFEST}: it is not an archive; name"
+                " an empty or new directory"
             )
         return Manifest(archive=uuid.uuid4().hex, format=table_format)
 
@@ -118,9 +118,9 @@ class ArchiveDir:
         try:
             lock.acquire()
         except StoreLockedError as error:
-            who = "this process" if error.is_own else f"process {error.holder or 'unknown'}"
+            holder = "this process" if error.is_own else f"process {error.holder or 'unknown'}"
             raise ArchiveBusyError(
-                f"{self.path}: {who} is archiving into it; wait until it is done"
+                f"{self.path}: {holder} is archiving into it; wait until it is done"
             ) from error
         try:
             yield
@@ -136,11 +136,11 @@ class ArchiveDir:
         return path
 
     def commit(self, manifest: Manifest) -> None:
-        """Make the files of a run part of the archive: the one step that decides."""
+        """Make the files of a run part of the archive, in one atomic step."""
         write_manifest(self.ops, self.path, manifest, "archive_commit")
 
-    def settle(self, manifest: Manifest) -> Manifest:
-        """Give the files of a committed run their names; return the manifest as it is then."""
+    def finish_commit(self, manifest: Manifest) -> Manifest:
+        """Give the files of a committed run their names; return the resulting manifest."""
         self._retire(manifest)
         is_moved = self._move(manifest)
         now_ms = self._clock.now_ms()
@@ -154,12 +154,12 @@ class ArchiveDir:
         return manifest
 
     def recover(self) -> Manifest | None:
-        """Do what a run left undone that was killed, and remove what it left behind."""
+        """Finish the commit of a run that was killed, and remove what it left behind."""
         manifest = self.load()
         if manifest is None:
             self.clear_work()
             return None
-        return self.settle(manifest)
+        return self.finish_commit(manifest)
 
     def clear_work(self) -> None:
         """Remove files that no manifest names."""
@@ -169,7 +169,7 @@ class ArchiveDir:
         self.ops.unlink(self.path / f"{MANIFEST}.tmp")
 
     def _retire(self, manifest: Manifest) -> None:
-        """Take files that no longer belong to the archive out of its days."""
+        """Move files that no longer belong to the archive below `_retired`."""
         left = set()
         for entry in manifest.retired:
             source, target = self.path / entry.path, self.path / RETIRED / entry.path

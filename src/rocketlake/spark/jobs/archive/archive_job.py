@@ -47,20 +47,20 @@ class ArchiveJob:
     ) -> int:
         """Archive until `stop`, looking every so often; return how many messages that were.
 
-        `on_report` is told of each round that found something; of a problem that stays, once.
+        `on_report` gets each round that found something; a lasting problem is reported once.
 
         Raises:
             ConfigError, StoreError: as `archive`.
         """
         rows = 0
-        told: tuple[str, ...] = ()
+        reported: tuple[str, ...] = ()
         while True:
             report = self._round()
             if report is not None:
                 rows += report.rows
-                is_news = report.rows or report.gaps or report.problems != told
-                told = report.problems
-                if on_report is not None and is_news:
+                is_new = report.rows or report.gaps or report.problems != reported
+                reported = report.problems
+                if on_report is not None and is_new:
                     on_report(report)
             if self._stopping.wait(poll_s):
                 return rows

@@ -107,7 +107,7 @@ class MergePlan(Struct, frozen=True, kw_only=True):
 
 
 class MergeWriting(Struct, frozen=True):
-    """What every task of a run is told."""
+    """The common arguments of the tasks of a run."""
 
     archive: str
     work: str
@@ -174,7 +174,7 @@ def carry_out_merge(
     """
     clock = clock or SystemClock()
     settings = settings or ArchiveSettings()
-    plan_archive_compaction(target, settings)  # what is wrong is told before anything is locked
+    plan_archive_compaction(target, settings)  # errors are raised before anything is locked
     place = ArchiveDir(target, clock=clock)
     with place.locked():
         place.recover()
@@ -191,7 +191,7 @@ def carry_out_merge(
         now_ms = clock.now_ms()
         manifest = _next_manifest(plan, staged, utc_text(now_ms), now_ms + grace_ms)
         place.commit(manifest)
-        place.settle(manifest)
+        place.finish_commit(manifest)
     return structs.replace(plan, is_done=True, bytes_after=sum(file.bytes for file in staged))
 
 

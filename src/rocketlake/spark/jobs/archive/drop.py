@@ -102,7 +102,7 @@ class DropPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_drop(target: str | Path, before: str, topics: Sequence[str] = ("*",)) -> DropPlan:
-    """Work out what a drop would remove. Nothing is changed.
+    """Plan a drop. Nothing is changed.
 
     Raises:
         ConfigError: `before` is no date, or the archive has no topic that is named.
@@ -131,7 +131,7 @@ def drop_days(
     Raises:
         ConfigError, StoreError: as `plan_drop`; or the archive cannot be written.
     """
-    plan_drop(target, before, topics)  # what is wrong is told before anything is locked
+    plan_drop(target, before, topics)  # errors are raised before anything is locked
     clock = clock or SystemClock()
     place = ArchiveDir(target, clock=clock)
     with place.locked():
@@ -141,7 +141,7 @@ def drop_days(
             now_ms = clock.now_ms()
             fresh = _without(manifest, plan, utc_text(now_ms), now_ms + grace_ms)
             place.commit(fresh)
-            place.settle(fresh)
+            place.finish_commit(fresh)
     return structs.replace(plan, is_done=True)
 
 
@@ -209,7 +209,7 @@ def _without(manifest: Manifest, plan: DropPlan, at: str, until: int) -> Manifes
 def _moved(
     queues: Sequence[QueueEnd], gone: Collection[ArchivedFile], kept: Collection[ArchivedFile]
 ) -> Iterator[QueueEnd]:
-    """Begin each queue that lost messages at the first message that is left of it."""
+    """Yield the queues; each that lost messages begins at its first remaining one."""
     touched = {(file.broker, file.topic, queue_id) for file in gone for queue_id in file.queues}
     firsts: dict[tuple[str, str, int], int] = {}
     for file in kept:
@@ -238,7 +238,7 @@ def load_parquet(place: ArchiveDir) -> Manifest:
 
 
 def check_parquet(place: ArchiveDir, found: Manifest | None) -> Manifest:
-    """Refuse what is no archive of Parquet files.
+    """Refuse anything but an archive of Parquet files.
 
     Raises:
         StoreError: there is none, or the messages are in a table.
@@ -271,14 +271,14 @@ def check_archived_topics(manifest: Manifest, topics: Sequence[str]) -> None:
 
 
 def check_date(text: str) -> None:
-    """Refuse what is no date.
+    """Refuse a text that is not a date.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
     try:
         is_date = _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
     except ValueError:
         is_date = False
     if not is_date:
-        raise ConfigError(f"{text!r} is no date; wanted a day (UTC) like 2026-01-31")
+        raise ConfigError(f"{text!r} is not a date; wanted a day (UTC) like 2026-01-31")

@@ -27,7 +27,7 @@ _NO_TIMES: Final = {"store": (0, 0), "born": (0, 0)}
 
 
 class StagedFile(Struct, frozen=True, kw_only=True):
-    """What an executor tells the driver of a file it wrote."""
+    """The report of an executor about a file it wrote."""
 
     task: int
     staged: str
@@ -82,7 +82,7 @@ class _HashedFile(NewFile):
 class ParquetFile:
     """A file that is being written.
 
-    Durability: after `finish` it is on the disk. A crash before leaves a file nobody refers to.
+    Durability: after `finish` it is on the disk. A crash before leaves an unreferenced file.
     """
 
     def __init__(self, ops: FileOps, path: Path, schema: pa.Schema, compression: str) -> None:

@@ -1,4 +1,4 @@
-"""ArchivePlan: what a run would archive, worked out without changing anything."""
+"""ArchivePlan: what a run would archive, found out without changing anything."""
 
 import math
 from collections import defaultdict
@@ -50,7 +50,7 @@ class ArchiveSettings(Struct, frozen=True, kw_only=True):
     target_bytes: int = TARGET_BYTES
     """How large a file is to become, about."""
     small_bytes: int = 0
-    """A file below this size is written anew with the messages behind it; 0: half the target."""
+    """A file below this size is rewritten with the messages that follow; 0: half the target."""
     compression: str = "zstd"
     format: str = PARQUET
     table_options: dict[str, str] = {}
@@ -113,7 +113,7 @@ class ArchivePlan(Struct, frozen=True, kw_only=True):
 
     @property
     def covers(self) -> tuple[str, ...]:
-        """Topics the archive is told to have, those of earlier runs included."""
+        """The topics that the archive covers, those of earlier runs included."""
         return tuple(dict.fromkeys((*self.manifest.covers, *self.settings.topics)))
 
     def source(self) -> SourceOptions:
@@ -252,7 +252,7 @@ class _Planner:
             self._add_day(broker, store, (topic, date), spans)
 
     def _span(self, broker: str, key: QueueKey, queue: QueueView) -> QueueSpan | None:
-        """Return what is new in a queue; note its end, a gap, or that it was made anew."""
+        """Return the new messages of a queue; note its end, a gap, or that it was created again."""
         where = (broker, key.topic, key.queue_id)
         first, end = queue.min_offset, max(queue.max_offset, queue.min_offset)
         if self._until is not None:
@@ -264,9 +264,8 @@ class _Planner:
         if before is not None:
             if not is_same_queue(queue, before):
                 self.problems.append(
-                    f"{broker} {key} begins anew (it ends at {end}, archived up to"
-                    f" {before.next_offset}): its topic was deleted and made again. It is left"
-                    " out; archive it into another directory"
+                    f"{broker} {key} was created again (it ends at {end}, archived up to"
+                    f" {before.next_offset}) and is left out; archive it into another directory"
                 )
                 return None
             if before.next_offset >= end:
@@ -330,7 +329,7 @@ def _units(queue: QueueView, span: QueueSpan) -> int:
 
 
 def _size(queue: QueueView, span: QueueSpan) -> int:
-    """Return about how many bytes of the log a span has, by a look at some of its units."""
+    """Return about how many bytes of the log a span has, by a sample of its units."""
     first, end = queue.index_of(span.from_offset), queue.index_of(span.to_offset)
     looks = {first, (first + end) // 2, max(first, end - _SAMPLE)}
     sizes = np.concatenate([queue.units(at, min(_SAMPLE, end - at))["size"] for at in looks])
@@ -389,7 +388,7 @@ def _check_topics(stores: Iterable[OfflineStore], settings: ArchiveSettings) -> 
 
 
 def _idle_patterns(stores: Iterable[OfflineStore], settings: ArchiveSettings) -> Iterator[str]:
-    """Tell of patterns that no topic fits: they may be misspelled."""
+    """Yield a text for each pattern that matches no topic: it may be misspelled."""
     topics = {key.topic for store in stores for key in store.queues}
     for pattern in settings.topics:
         if pattern not in EVERY_TOPIC and not any(wants_topic(pattern, t) for t in topics):

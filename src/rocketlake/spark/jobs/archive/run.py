@@ -29,7 +29,7 @@ from rocketlake.spark.jobs.archive.tasks import Writing, described, task_functio
 from rocketlake.spark.progress import OnProgress, watching
 from rocketlake.spark.session import is_connect
 
-_CONNECT_CORES = 16  # the client is not told how many there are
+_CONNECT_CORES = 16  # a client of Spark Connect does not know the number
 _PLANS_MAX = 3
 
 
@@ -147,7 +147,7 @@ def carry_out(
             place.ops.sync_dir(work)
         manifest = _next_manifest(plan, staged, at)
         place.commit(manifest)
-        place.settle(manifest)
+        place.finish_commit(manifest)
     return make_report(plan, staged, sum(file.new_rows for file in staged))
 
 

@@ -24,7 +24,7 @@ NAME_OPTION: Final = "table"
 _ARCHIVE: Final = "rocketlake.archive"
 _RUN: Final = "rocketlake.run"
 _LOOK_BACK: Final = 100
-"""Commits of Delta that are looked at first; other jobs may have made some since."""
+"""Commits of Delta that are searched first; other jobs may have made some since."""
 _OWN_OPTIONS: Final = ("userMetadata", "txnAppId", "txnVersion")
 
 

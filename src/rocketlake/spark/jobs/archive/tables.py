@@ -2,12 +2,12 @@
 
 | # | Step | After a kill |
 | --- | --- | --- |
-| 1 | the manifest says what is about to be written | the next run looks whether the table has it |
+| 1 | the manifest says what is about to be written | the next run checks whether the table has it |
 | 2 | Spark appends to the table: one commit of that format, marked with the run | the same |
 | 3 | the manifest says that it was written | nothing to do |
 
-Whether a table has a run is told by its mark (`table_marks`). Where there is none, for the format
-has no marks or the table no longer lists the commit, the messages of the run are counted.
+A mark shows whether a table has a run (`table_marks`). Where there is none, because the format has
+no marks or the table no longer lists the commit, the messages of the run are counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -36,7 +36,7 @@ The numbers behind times are there only where the times are null.
 
 
 class Writing(Struct, frozen=True):
-    """What every task of a run is told."""
+    """The common arguments of the tasks of a run."""
 
     archive: str
     work: str
@@ -63,8 +63,8 @@ def task_function(
 def write_task(task: ArchiveTask, writing: Writing, ops: FileOps | None = None) -> list[StagedFile]:
     """Write the messages of a task; one file for each day they were stored on.
 
-    A task that runs twice, or at two places at once, writes two files; the driver takes the one it
-    is told of.
+    A task that runs twice, or in two places at once, writes two files; the driver takes the one
+    that is reported to it.
     """
     ops = ops or PosixFileOps()
     attempt = uuid.uuid4().hex[:12]
@@ -139,7 +139,7 @@ class _DayFiles:
         return staged
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove all files."""
         for file, _, _ in self._files.values():
             file.abandon()
 
@@ -147,7 +147,7 @@ class _DayFiles:
         """Begin a file with the messages of the one it will replace."""
         path = Path(self._writing.archive) / base
         known = self._task.base.sha256 if self._task.base is not None else ""
-        words = f"{base} of the archive cannot be written anew"
+        words = f"{base} of the archive cannot be rewritten"
         try:
             found = sum_of(path)
             for batch in read_batches(path) if found == known else ():

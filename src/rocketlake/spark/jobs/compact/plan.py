@@ -31,7 +31,7 @@ class CompactPlan(Struct, frozen=True, kw_only=True):
     keys: int
     keyless: int
     tombstones: int | None
-    """None: nobody asked."""
+    """None: tombstones are kept."""
     kept: int
 
     def lines(self) -> Iterator[str]:
@@ -44,7 +44,7 @@ class CompactPlan(Struct, frozen=True, kw_only=True):
 
 
 def odd_lines(settings: CompactSettings, keyless: int, tombstones: int | None) -> Iterator[str]:
-    """Say in words what becomes of messages that are no newest of a key."""
+    """Yield the text of messages that are not the newest of a key."""
     if keyless:
         verb = "are kept" if settings.keeps_keyless else "are left out (--keep-keyless keeps them)"
         yield f"{keyless} messages have no key and {verb}"
@@ -94,7 +94,7 @@ def plan_compact_here(
     *,
     clock: Clock | None = None,
 ) -> CompactPlan | None:
-    """Do the same in this process, without Spark; None if there is too much to look at.
+    """Do the same in this process, without Spark; None if there are too many messages.
 
     Raises:
         ConfigError, StoreError: as `plan_compact`.

@@ -1,4 +1,4 @@
-"""ReplayPlan: which messages would be written again, and where to."""
+"""ReplayPlan: the messages that would be written again, and their targets."""
 
 import re
 import uuid
@@ -83,7 +83,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def homeless(self) -> int:
-        """How many messages do not say where they came from."""
+        """The number of messages without an original topic."""
         return sum(flow.messages for flow in self.flows if flow.target is None)
 
     def topic(self) -> Column:
@@ -130,7 +130,7 @@ def plan_replay(
     *,
     clock: Clock | None = None,
 ) -> ReplayPlan:
-    """Look which messages would go where. Nothing is changed.
+    """Find out which messages would go where. Nothing is changed.
 
     Raises:
         ConfigError: an option is wrong.
@@ -164,7 +164,7 @@ def plan_replay_here(
     *,
     clock: Clock | None = None,
 ) -> ReplayPlan | None:
-    """Do the same in this process, without Spark; None if there is too much to look at.
+    """Do the same in this process, without Spark; None if there are too many messages.
 
     Raises:
         ConfigError, StoreError: as `plan_replay`.

@@ -1,4 +1,4 @@
-"""Which topic a message goes back to, and what of it is written again."""
+"""The topic a message goes back to, and the columns that are written again."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -91,7 +91,7 @@ class FlowRow(Struct, frozen=True):
 
 
 def target_topic(to_topic: str | None) -> Column:
-    """Return where messages go: as asked, else where they were first; null if nobody knows."""
+    """Return where messages go: as asked, else where they were first; null if unknown."""
     if to_topic is not None:
         return sf.lit(to_topic)
     topic = sf.col("topic")
@@ -115,7 +115,7 @@ def fits() -> Column:
 
 
 def do_fit(properties: Iterable[tuple[str, str]]) -> bool:
-    """Tell the same as `fits` of the properties of one large record."""
+    """The same as `fits`, for the properties of one large record."""
     carried = (pair for pair in properties if pair[0] not in _NOT_CARRIED)
     return sum(len(part.encode()) + 1 for pair in carried for part in pair) <= _ROOM
 

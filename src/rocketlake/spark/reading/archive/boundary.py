@@ -1,4 +1,4 @@
-"""Where an archive ends and a live queue goes on: no message twice, none left out unseen."""
+"""The boundary between archive and live queue: no message twice, no gap unnoticed."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def is_surely_same(queue: QueueView, end: QueueEnd) -> bool:
 
 
 def last_physical(queue: QueueView, end: int) -> int:
-    """Return where the record before a queue offset lies in the log; -1 if there is none."""
+    """Return the physical offset of the record before a queue offset; -1 if there is none."""
     if end <= queue.min_offset:
         return -1
     unit = queue.units(queue.index_of(end - 1), 1)
@@ -56,9 +56,8 @@ class JoinedQueue:
         queue = store.queues.get(key) if store is not None else None
         if queue is not None and end is not None and not is_same_queue(queue, end):
             raise StoreError(
-                f"{key} begins anew: it ends at {queue.max_offset} and is archived up to"
-                f" {end.next_offset}, so its topic was deleted and made again; read the archive"
-                " and the store apart"
+                f"{key} was created again: it ends at {queue.max_offset} and is archived up to"
+                f" {end.next_offset}; read the archive and the store apart"
             )
         self._queue = queue
 
@@ -84,7 +83,7 @@ class JoinedQueue:
         return self.seam
 
     def archived(self, options: SourceOptions) -> tuple[int, int]:
-        """Return the offsets that are wanted of the archive; times are for its rows to tell."""
+        """Return the selected offsets of the archive; times are compared row by row."""
         start, is_time = options.starting.of(self.key.topic, self.key.queue_id)
         first = self.begin if is_time else self._within(start, options, "starting")
         stop, is_time = options.ending.of(self.key.topic, self.key.queue_id)
@@ -143,7 +142,7 @@ class JoinedQueue:
         """Return the offsets that are wanted of the live queue.
 
         Raises:
-            StoreError: messages between archive and store are gone, and that must not be.
+            StoreError: messages between archive and store are gone, and failOnDataLoss is true.
         """
         if self._queue is None:
             return self.seam, self.seam
@@ -151,7 +150,7 @@ class JoinedQueue:
         start, is_time = options.starting.of(self.key.topic, self.key.queue_id)
         if is_time:
             found = self._live_at(start) or 0
-            # What lies before the first live message may be as young as it is.
+            # Messages before the first live one may have the same time.
             first = max(found if found > low else self.seam, self.seam)
         else:
             first = max(self._within(start, options, "starting"), self.seam)
@@ -163,14 +162,14 @@ class JoinedQueue:
         else:
             last = self._within(stop, options, "ending")
         if first < min(low, last):
-            self.tell_gap((first, min(low, last)), options)
+            self.check_gap((first, min(low, last)), options)
         return max(first, low), max(last, first, low)
 
-    def tell_gap(self, gap: tuple[int, int], options: SourceOptions) -> None:
-        """Tell of messages that are in neither archive nor store.
+    def check_gap(self, gap: tuple[int, int], options: SourceOptions) -> None:
+        """Refuse or accept a gap between archive and store, as `failOnDataLoss` says.
 
         Raises:
-            StoreError: that must not be.
+            StoreError: failOnDataLoss is true.
         """
         if options.fail_on_data_loss:
             raise StoreError(

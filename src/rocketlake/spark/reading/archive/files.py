@@ -1,4 +1,4 @@
-"""Archived messages: what of which file is read, and the reading of it on an executor."""
+"""Archived messages: the selected parts of files, and their reading on an executor."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """`option("archive", DIR)`: archived history and live stores planned as one table.
 
-The manifest is read once, while planning. What it names comes from the archive's files, what lies
-behind from the stores: each queue is cut at one offset, so that no message comes twice.
+The manifest is read once, while planning. What it names comes from the archive's files, the rest
+from the stores: each queue is cut at one offset, so that no message is read twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -133,7 +133,7 @@ def check_queues(
     *,
     empty: Iterable[QueueKey] = (),
 ) -> None:
-    """Make sure that what is named is in the archive, in a store, or a queue without a message.
+    """Make sure that the named topics and queues are in the archive or in a store.
 
     Raises:
         ConfigError: it is not.

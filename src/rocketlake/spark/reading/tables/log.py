@@ -1,4 +1,4 @@
-"""Table `log`: every record of the commit log, and a row for whatever is none, with the reason."""
+"""Table `log`: every record of the commit log, and a row with the reason for each gap."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _OF_MESSAGES = frozenset({*MESSAGE_SCHEMA.names, *RAW_TIMES.names})
 
 
 def plan(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
-    """Return partitions that hold the whole log, and what stands behind its end."""
+    """Return partitions that hold the whole log, and the reason of its end."""
     parts = plan_log(store, broker, options)
     tail = store.tail
     if not tail.stop_is_ordinary and options.ending.default < 0:
@@ -46,7 +46,7 @@ def read(part: LogPart, schema: StructType, options: SourceOptions) -> Iterator[
                 if part.end < 0:
                     return
             elif part.end < 0:
-                return  # what stood there was being written, and is a record now
+                return  # it was being written, and is a record now
             else:
                 yield from _record_batches(step, whole, maker, wanted)
 

@@ -37,7 +37,7 @@ LOG_SCHEMA: Final = StructType(
         ).fields,
     ]
 )
-"""Every record of the log, and what is none: `stop_reason` says why, `stop_size` how many bytes."""
+"""Every record of the log, and its gaps: `stop_reason` is why, `stop_size` how many bytes."""
 
 QUEUE_SCHEMA: Final = _columns(
     ("topic", _TEXT),
@@ -108,7 +108,7 @@ DAMAGE_SCHEMA: Final = _columns(
     ("lost", ArrayType(_TEXT)),
     ("broker", _TEXT),
 )
-"""What is not good, and the messages that are surely lost by it."""
+"""Damaged places, and the messages that are lost with them."""
 
 _TABLES: Final = {
     "messages": MESSAGE_SCHEMA,
