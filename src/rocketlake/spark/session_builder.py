@@ -52,10 +52,11 @@ def build(
         SparkError: Spark does not start.
     """
     wanted = dict(conf)
+    folder = None if catalog is None else absolute_path(catalog)
     if SparkSession.getActiveSession() is None and not _has_context():
         where = master or wanted.get("spark.master", "local[*]")
         if not where.startswith("sc://"):
-            wanted = {**_defaults(where, memory), **_catalog(catalog, wanted), **wanted}
+            wanted = {**_defaults(where, memory), **_catalog(folder, wanted), **wanted}
         spark = open_session(where, name=name, conf=wanted, is_quiet=False)
         if is_connect(spark):
             return spark
@@ -64,7 +65,7 @@ def build(
         if is_connect(spark):
             return spark
         _check_python(spark)
-        if catalog is not None and spark.conf.get(_CATALOG, "in-memory") != "hive":
+        if folder is not None and spark.conf.get(_CATALOG, "in-memory") != "hive":
             raise ConfigError(
                 "the session that is running keeps its catalog in memory; call"
                 " rocketlake.spark.session(catalog=…) before any other session is made"
@@ -111,18 +112,17 @@ def _defaults(master: str, memory: str | None) -> dict[str, str]:
     return found
 
 
-def _catalog(folder: str | Path | None, conf: Mapping[str, str]) -> dict[str, str]:
+def _catalog(root: Path | None, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a catalog in a directory: Hive's metastore in a Derby database.
 
     Raises:
         ConfigError: the database cannot be in this directory.
     """
-    if folder is None:
+    if root is None:
         return {}
-    root = absolute_path(folder)
     if set("; \"'\\") & set(str(root)):
         raise ConfigError(
-            f"catalog = {str(folder)!r}: Derby allows no blanks, quotes or semicolons in a path"
+            f"catalog = {str(root)!r}: Derby allows no blanks, quotes or semicolons in a path"
         )
     java = f"{conf.get(_JAVA_OPTIONS, '')} -Dderby.stream.error.file={root / 'derby.log'}".strip()
     root.mkdir(parents=True, exist_ok=True)
