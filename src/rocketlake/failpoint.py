@@ -44,7 +44,7 @@ POINTS: Final = tuple(f"{step}.{when}" for step in STEPS for when in ("before", 
 """What a store that runs can meet."""
 
 ARCHIVE_STEPS: Final = (
-    "archive_stage",  # executors write files nobody sees yet
+    "archive_stage",  # executors write files no reader sees yet
     "archive_commit",  # the manifest names them: they belong to the archive
     "archive_move",  # a file gets its name
     "archive_settle",  # the manifest knows that all have their names

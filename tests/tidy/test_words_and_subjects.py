@@ -33,7 +33,7 @@ def test_words_of_the_project_are_wanted_ones():
         ("src/a.py", "# the column is none that a message has", 1),
         ("src/a.py", "class Crew: ...", 1),
         ("src/rocketlake/cli/a.py", "# Nobody waits", 1),
-        ("src/rocketlake/other/a.py", "# Nobody waits", 0),
+        ("docs/a.md", "Whoever waits", 1),
         ("CONTRIBUTING.md", "| the crew | the thread pool |\n", 0),
         ("CONTRIBUTING.md", "the crew\n", 1),
         ("src/a.py", "# aircrew, reseated", 0),

@@ -34,7 +34,7 @@ class Texts(Struct):
     data: Any
     """A buffer."""
     places: Ints
-    """The begin of each, and the end of the last one."""
+    """The start of each, and the end of the last one."""
     is_special: Mask | None = None
     """The rows with properties that the store acts on."""
     is_doubtful: bool = False
@@ -61,7 +61,7 @@ def make_texts(columns: Mapping[str, Any], count: int) -> Texts:
 
 
 def places_of(array: Any) -> tuple[Any, Ints]:
-    """Return the bytes of a string or binary array, and the begin of each value."""
+    """Return the bytes of a string or binary array, and the start of each value."""
     width = np.int64 if _is_large(array.type) else np.int32
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, width, count=array.offset + len(array) + 1)[array.offset :]

@@ -79,7 +79,7 @@ class StreamOffset(Struct, frozen=True):
 
     ends: Mapping[StreamSource, int] = {}
     begins: Mapping[StreamSource, int] = {}
-    """The begin of the batch that ends here, where it is not the end of the batch before."""
+    """The start of the batch that ends here, where it is not the end of the batch before."""
     is_initial: bool = False
     """Whether there was no batch yet: the first one pins this offset in the checkpoint."""
     at: Mapping[str, Position] = {}

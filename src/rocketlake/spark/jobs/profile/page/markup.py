@@ -53,7 +53,7 @@ def visible(text: str) -> str:
 
 
 def name_of(text: str) -> Html:
-    """Show a name that somebody else chose: isolated, cut if very long, whole in its title."""
+    """Show a name from the store: isolated, cut if very long, whole in its title."""
     shown = shortened(visible(text))
     title = shortened(text, _TITLE_MAX) if shown != text else None
     return tag("bdi", shown or "(empty)", class_="name", title=title)
