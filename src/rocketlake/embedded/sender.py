@@ -46,6 +46,7 @@ class Sender:
         self._on_failure: OnFailure | None = self._failure if raises else None
         self._topics = topics
         self._routes = topics.routes
+        # Of an engine without plug-ins: Putter.put_plain, in store/put/putter.py.
         self._put_plain = engine.put_plain
         self._put_plain_async = engine.put_plain_async
         self._host = engine.options.store_endpoint
