@@ -20,7 +20,8 @@ from msgspec import Struct
 from pyspark.sql.types import StructField, StructType
 
 from rocketlake.errors import ConfigError
-from rocketlake.files.local_path import absolute_path
+from rocketlake.files.local_path import absolute_path, local_path
+from rocketlake.spark.named_paths import split_name
 
 OPTIONS_KEY: Final = "rocketlake.options"
 DIGEST_KEY: Final = "rocketlake.digest"
@@ -129,18 +130,38 @@ def _absolute(path: str) -> str:
     """Return the path of one store without Spark's `file:`, and independent of the directory.
 
     Raises:
-        ConfigError: one of several stores has a relative path.
+        ConfigError: one of several stores has a relative path, or a `%` stands for two directories.
     """
+    _refuse_escapes(path)
     if "," not in path and "=" not in path and "://" not in path:
         return str(absolute_path(path))
     for part in path.split(","):
-        place = part.strip().partition("=")[2] or part.strip()
+        place = split_name(part)[1]
         if not place.startswith(("/", "file:/", "~")) and "://" not in place:
             raise ConfigError(
                 f"option path = {path!r}: a table of the catalog outlives this directory; give"
                 f" {place!r} as an absolute path"
             )
     return path
+
+
+def _refuse_escapes(path: str) -> None:
+    """Refuse a path whose `%20` may be itself or a blank.
+
+    Why: Spark puts `file:` before an absolute path, and hands `/a%20b` over as it hands
+    `file:///a%20b`. It leaves a path with a name alone.
+    """
+    first = path.partition(",")[0]
+    if not first.lower().startswith("file:"):
+        return
+    literal = first[len("file:") :]
+    meant = str(local_path(first))
+    if meant != literal and "%" in literal:
+        raise ConfigError(
+            f"option path = {literal!r}: Spark does not tell a table of the catalog whether this is"
+            f" {literal} or {meant}; write {meant!r} for the second, and for the first give the"
+            f" store a name, which is its `broker` in reads: path 'a={literal}'"
+        )
 
 
 def _digest(text: str, names: list[str]) -> str:

@@ -19,6 +19,7 @@ from rocketlake.spark.catalog_table import (
 )
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 from rocketlake.spark.session import check_java
+from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.target import message_rows, target_of
 from support.store_builder import StoreBuilder
 
@@ -138,6 +139,31 @@ def test_a_relative_path_of_one_store_is_one_of_the_directory(
     options = options_of_create({**CREATED, "path": "data/store"})
     assert options is not None
     assert options["path"] == f"{tmp_path}/data/store"
+
+
+def test_a_percent_that_spark_makes_ambiguous_is_refused() -> None:
+    given = {**CREATED, "path": "file:/data/a%20b"}  # for '/data/a%20b' and 'file:///data/a%20b'
+    with pytest.raises(ConfigError, match=r"write '/data/a b' .* path 'a=/data/a%20b'"):
+        options_of_create(given)
+    with pytest.raises(ConfigError, match="path 'a=/data/a%20b'"):
+        options_of_create({**given, "path": "file:/data/a%20b,/data/c"})
+    for path, wanted in {
+        "file:/data/a b": "/data/a b",
+        "file:/data/100%": "/data/100%",
+        "a=/data/a%20b": "a=/data/a%20b",
+    }.items():
+        created = options_of_create({**given, "path": path})
+        assert created is not None
+        assert created["path"] == wanted
+
+
+def test_an_insert_goes_to_the_one_store_that_a_table_names(tmp_path: Path) -> None:
+    options = {"path": f"a={tmp_path}/store", "topic": "orders"}
+    target = target_of({}, keep_options(MESSAGE_SCHEMA, options))
+    assert SinkOptions.parse(target.options).path == f"{tmp_path}/store"
+    several = {**options, "path": f"a={tmp_path}/store,b=/x"}
+    with pytest.raises(ConfigError, match="a write has one store; several can only be read"):
+        SinkOptions.parse(target_of({}, keep_options(MESSAGE_SCHEMA, several)).options)
 
 
 def test_columns_carry_options_while_they_are_all_there() -> None:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 import rocketlake
 from rocketlake.clock import SystemClock
 from rocketlake.errors import ConfigError, DiskFullError, FileAccessError, StoreError
+from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.sink.columns import check_columns
 from rocketlake.spark.sink.options import SinkOptions
 from rocketlake.spark.sink.plan import WriteKey, WritePlan
@@ -148,6 +149,8 @@ def test_columns_that_no_message_has_are_refused(columns: str, words: str) -> No
     [
         ({}, "option path is missing"),
         ({"path": "a,b"}, "a write has one store"),
+        ({"path": "x=/a,y=/b"}, "a write has one store"),
+        ({"path": " , "}, "option path is missing"),
         ({"path": "a", "topc": "T"}, "no option 'topc' of a write; did you mean 'topic'?"),
         (
             {"path": "a", "startingOffsets": "earliest"},
@@ -162,6 +165,20 @@ def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SinkOptions.parse(options)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("a=/data/store", "/data/store"),
+        ("a=file:///data/a%20b", "/data/a b"),
+        ("/data/day=1/store", "/data/day=1/store"),
+        ("/data/store,", "/data/store"),
+    ],
+)
+def test_a_write_goes_where_a_read_of_the_same_path_looks(path: str, root: str) -> None:
+    assert SinkOptions.parse({"path": path}).path == root
+    assert [place for _, place in SourceOptions.parse({"path": path}).paths] == [root]
 
 
 def test_store_options_are_checked_when_a_write_is_planned(tmp_path: Path) -> None:

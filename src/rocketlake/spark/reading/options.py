@@ -11,9 +11,9 @@ from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from rocketlake.errors import ConfigError
-from rocketlake.files.local_path import local_path
 from rocketlake.model.time_text import parse_time, parse_zone
 from rocketlake.spark.name_hints import unknown_column
+from rocketlake.spark.named_paths import named_path, split_paths
 from rocketlake.spark.option_texts import OptionTexts
 from rocketlake.spark.reading.tables import schemas
 from rocketlake.spark.reading.terms import Term
@@ -270,8 +270,8 @@ class _Parser:
         texts = self._given.json("paths", list[str]) or []
         text = self._given.get("path")
         if text is not None:
-            texts += [text] if _is_dir(text) else text.split(",")
-        named = [_named_path(text.strip()) for text in texts if text.strip()]
+            texts += split_paths(text)
+        named = [named_path(text) for text in texts if text.strip()]
         if not named and "archive" not in self._given:
             raise ConfigError(
                 'option "path" is missing: the directory of a store, or several as a,b or name=a'
@@ -394,22 +394,6 @@ class _Parser:
 
             self._given.parsed("sql", SqlFilter)
         return self._given.get("sql")
-
-
-def _is_dir(text: str) -> bool:
-    """Whether a text is a directory; a list of many may be longer than a path can be."""
-    try:
-        return Path(text).is_dir()
-    except OSError:
-        return False
-
-
-def _named_path(text: str) -> tuple[str | None, str]:
-    """Split `broker=path`; a path that has a `=` itself is taken as it is."""
-    name, is_named, rest = text.partition("=")
-    if not is_named or "/" in name:
-        name, rest = "", text
-    return name or None, str(OptionTexts({"path": rest}).parsed("path", local_path))
 
 
 def _with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from rocketlake.embedded.checks import check_topic_for_put
 from rocketlake.errors import ConfigError
+from rocketlake.files.local_path import absolute_path
+from rocketlake.spark.named_paths import named_path, split_paths
 from rocketlake.spark.option_texts import OptionTexts
 
 _NAMES: Final = (
@@ -49,12 +51,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
             ConfigError: one is unknown, missing or wrong; the text names it and the way out.
         """
         given = OptionTexts.of(options, _NAMES, ignored=_OF_SPARK, where=" of a write")
-        path = given.word("path") or ""
-        if "," in path or "=" in Path(path).name:
-            raise given.refusal("path", "a write has one store; several can only be read")
-        root = given.directory("path")
-        if root is None:
-            raise ConfigError('option path is missing: .option("path", "data/store")')
+        root = _root(given)
         timeout_ms = given.duration_ms("lockTimeout", "s")
         return cls(
             path=str(root),
@@ -83,6 +80,16 @@ def known_options(options: Mapping[str, str]) -> dict[str, str]:
 def new_token() -> str:
     """Return a name that nothing else has."""
     return uuid.uuid4().hex
+
+
+def _root(given: OptionTexts) -> Path:
+    """Return the directory of the one store that `path` names, as a read of it would."""
+    parts = [part for part in split_paths(given.get("path") or "") if part.strip()]
+    if not parts:
+        raise ConfigError('option path is missing: .option("path", "data/store")')
+    if len(parts) > 1:
+        raise given.refusal("path", "a write has one store; several can only be read")
+    return absolute_path(named_path(parts[0])[1])
 
 
 def _topic(topic: str | None) -> str | None:
