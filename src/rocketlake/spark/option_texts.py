@@ -4,7 +4,9 @@ Every refusal names the option, what it was given, and what is wanted. Paths fol
 `files.local_path`, sizes, times and durations those of `model`.
 """
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -142,10 +144,26 @@ class OptionTexts:
         if text is None:
             return None
         try:
-            return msgspec.json.decode(text, type=kind, strict=False)
+            found = msgspec.json.decode(text, type=kind, strict=False)
+            twice = _named_twice(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self.refusal(name, f"{wanted} ({error})") from None
+        if twice is not None:
+            raise self.refusal(name, f"{twice!r} is named twice")
+        return found
 
     def refusal(self, name: str, reason: str) -> ConfigError:
         """Return the error of an option's text."""
         return ConfigError(f"option {name} = {self.texts[name]!r}: {reason}")
+
+
+def _named_twice(text: str) -> str | None:
+    """Return a name that an object of a JSON text has twice; a decoder takes the last one."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, object]]) -> None:
+        counts = Counter(name for name, _ in pairs)
+        found.extend(name for name, count in counts.items() if count > 1)
+
+    json.loads(text, object_pairs_hook=look, parse_int=str)
+    return found[0] if found else None

@@ -336,7 +336,7 @@ class _Parser:
         found: set[int] = set()
         for part in text.split(","):
             ends = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
-            if ends is None or int(ends[2] or ends[1]) - int(ends[1]) > 1 << 20:
+            if ends is None or not 0 <= int(ends[2] or ends[1]) - int(ends[1]) <= 1 << 20:
                 raise self._given.refusal("queueIds", "wanted numbers like 0,1 or 0-3")
             found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
         return frozenset(found)
@@ -399,7 +399,15 @@ class _Parser:
 def _with_own_names(named: Iterable[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
     """Name each store: as given, else by the last parts of its path that make it the only one."""
     found: dict[str, str] = {}
+    seen: set[Path] = set()
     for name, path in named:
+        place = Path(path).resolve()
+        if place in seen:
+            raise ConfigError(
+                f"option path: {path} is named twice, so that every message would be read twice;"
+                " name it once"
+            )
+        seen.add(place)
         parts = [part for part in Path(path).parts if part != "/"] or [path]
         own = name or parts[-1]
         used = 1
