@@ -24,7 +24,23 @@ if TYPE_CHECKING:  # importing it takes long
 # ruff: noqa: PLC0415 - Spark is an extra, and slow to import
 
 
-@click.command()
+class _ArchiveCommand(click.Command):
+    """`archive`, which knows that `archive drop` was meant as `archive-drop`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        word = args[0] if args else ""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if word in {"drop", "compact"}:
+                words = error.format_message().partition(" Did you mean")[0]
+                hint = f"Did you mean `rocketlake archive-{word}`?"
+                raise click.UsageError(f"{words} {hint}", ctx) from error
+            raise
+
+
+@click.command(cls=_ArchiveCommand)
 @click.argument("store", metavar="STORE")
 @click.argument("directory", metavar="DIR")
 @click.option(

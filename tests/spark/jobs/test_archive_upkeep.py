@@ -243,6 +243,13 @@ def test_a_store_called_drop_is_still_archived(tmp_path: Path) -> None:
     assert (ran.code, ran.json["messages"]) == (0, 4), ran.err
 
 
+@pytest.mark.parametrize("word", ["drop", "compact"])
+def test_archive_drop_in_two_words_names_the_command(word: str) -> None:
+    done = run("archive", word, "/archive", "--before", "2026-01-31")
+    assert done.code != 0
+    assert f"Did you mean `rocketlake archive-{word}`?" in done.err
+
+
 def test_a_compaction_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     many_small_files(tmp_path, 3, 60)
     target = tmp_path / "archive"

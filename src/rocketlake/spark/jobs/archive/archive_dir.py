@@ -118,7 +118,8 @@ class ArchiveDir:
         try:
             lock.acquire()
         except StoreLockedError as error:
-            holder = "this process" if error.is_own else f"process {error.holder or 'unknown'}"
+            other = f"process {error.holder}" if error.holder else "another process"
+            holder = "this process" if error.is_own else other
             raise ArchiveBusyError(
                 f"{self.path}: {holder} is archiving into it; wait until it is done"
             ) from error

@@ -46,10 +46,13 @@ class CompactPlan(Struct, frozen=True, kw_only=True):
 def odd_lines(settings: CompactSettings, keyless: int, tombstones: int | None) -> Iterator[str]:
     """Yield the text of messages that are not the newest of a key."""
     if keyless:
-        verb = "are kept" if settings.keeps_keyless else "are left out (--keep-keyless keeps them)"
-        yield f"{keyless} messages have no key and {verb}"
+        end = "kept" if settings.keeps_keyless else "left out (--keep-keyless keeps such messages)"
+        one = f"1 message has no key and is {end}"
+        yield one if keyless == 1 else f"{keyless} messages have no key and are {end}"
     if tombstones:
-        yield f"{tombstones} keys end with an empty body and are left out"
+        one = "1 key ends with an empty body and is left out"
+        many = f"{tombstones} keys end with an empty body and are left out"
+        yield one if tombstones == 1 else many
 
 
 def plan_compact(
