@@ -9,7 +9,7 @@ from archive_parts import START_MS, GrowingStore, archive_here, in_order, read_h
 from archive_upkeep_parts import SMALL, compact_here, many_small_files, parquet_files
 from pyspark.sql import SparkSession
 
-from rocketlake.errors import ConfigError, StoreError
+from rocketlake.errors import ConfigError, DiskFullError, StoreError
 from rocketlake.spark.jobs import compact_archive
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.drop import drop_days, plan_drop
@@ -94,6 +94,24 @@ def test_a_drop_without_grace_frees_the_disk_at_once(tmp_path: Path) -> None:
     assert not list(target.rglob("*.parquet"))
     assert not (target / "_retired").exists()
     assert read_here(archive=target, topicPattern=".*") == []
+
+
+def test_a_drop_on_a_full_disk_tells_how_to_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_small_files(tmp_path)
+    target = tmp_path / "archive"
+    before = parquet_files(target)
+
+    def fail(_self: ArchiveDir, _manifest: object) -> None:
+        raise DiskFullError(str(target / "_manifest.json.tmp"), 2000, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveDir, "commit", fail)
+        with pytest.raises(StoreError, match=r"Nothing was dropped.*Free 2000 bytes.*--grace 0"):
+            drop_days(target, "2026-01-01")
+    assert parquet_files(target) == before
+    assert drop_days(target, "2026-01-01", grace_ms=0).is_done
 
 
 def test_a_drop_of_one_topic_leaves_the_others(tmp_path: Path) -> None:

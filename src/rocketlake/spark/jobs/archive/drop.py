@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from rocketlake.clock import Clock, SystemClock
-from rocketlake.errors import ConfigError, StoreError
+from rocketlake.errors import ConfigError, DiskFullError, StoreError
 from rocketlake.metadata.archive_manifest import (
     MANIFEST,
     PARQUET,
@@ -140,9 +140,21 @@ def drop_days(
         if plan.days:
             now_ms = clock.now_ms()
             fresh = _without(manifest, plan, utc_text(now_ms), now_ms + grace_ms)
-            place.commit(fresh)
+            _commit(place, fresh)
             place.finish_commit(fresh)
     return structs.replace(plan, is_done=True)
+
+
+def _commit(place: ArchiveDir, manifest: Manifest) -> None:
+    try:
+        place.commit(manifest)
+    except DiskFullError as error:
+        # Why not delete first: a manifest that names deleted files would fail every read.
+        raise StoreError(
+            f"{error}. Nothing was dropped: the new manifest is written before files are deleted."
+            f" Free {error.wanted} bytes on this disk, then drop with a grace of 0 (--grace 0),"
+            " which deletes the files at once"
+        ) from error
 
 
 def _plan(place: ArchiveDir, manifest: Manifest, before: str, topics: Sequence[str]) -> DropPlan:
