@@ -108,8 +108,13 @@ def assert_sound(path: Path) -> None:
         assert verifier.run().is_sound, verifier.ledger.faults
 
 
+def staged_files(path: Path) -> list[str]:
+    """Return the staged files there are; folders stay until the driver's abort removes them."""
+    return [name for name in leftovers(path) if name.endswith((".part", ".rows"))]
+
+
 def leftovers(path: Path) -> list[str]:
-    """Return the staged files there are."""
+    """Return what there is of staged files and their folders."""
     staging = path / "rocketlake" / "sink" / "staging"
     return sorted(str(file.relative_to(staging)) for file in staging.rglob("*"))
 

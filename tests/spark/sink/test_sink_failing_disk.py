@@ -47,7 +47,21 @@ def test_sync_that_fails_in_the_background_fails_the_task(
         with pytest.raises(FlushFailedError):
             writer.finish(footer)
     assert len(synced) == 1
-    assert not (tmp_path / "a").exists()
+    assert not any(path.is_file() for path in (tmp_path / "a").rglob("*"))
+
+
+def test_task_that_fails_leaves_the_folder_to_other_tasks(tmp_path: Path) -> None:
+    """A task may make its file at the moment in which another one fails."""
+    folder = tmp_path / "staging" / "run"
+    failing = staging.StageWriter(PosixFileOps(), folder, 0)
+
+    class Ops(PosixFileOps):
+        def create(self, path, size, *, is_sparse=False):
+            failing.__exit__(StoreError, StoreError("a bad row"), None)
+            return super().create(path, size, is_sparse=is_sparse)
+
+    with staging.StageWriter(Ops(), folder, 1):
+        assert [path.suffix for path in folder.iterdir()] == [".part"]
 
 
 def test_append_that_fails_midway_is_finished_by_the_next_commit(

@@ -12,7 +12,7 @@ from rocketlake.errors import ConfigError
 from rocketlake.spark.sink.columns import check_columns
 from rocketlake.spark.sink.rows import BadRowError
 from rocketlake.spark.sink.writer import stage
-from support.sink_kit import Sink, leftovers, stream
+from support.sink_kit import Sink, staged_files, stream
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = {
@@ -100,7 +100,7 @@ def test_bad_value_is_named_with_its_row(tmp_path: Path, bad: dict[str, Any], wo
     text = str(caught.value)
     assert words in text
     assert "row 2 of partition 0" in text
-    assert leftovers(tmp_path / "s") == []
+    assert staged_files(tmp_path / "s") == []
 
 
 def test_error_in_a_renamed_column_says_which_it_was(tmp_path: Path) -> None:

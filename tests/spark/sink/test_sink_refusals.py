@@ -30,7 +30,7 @@ from rocketlake.spark.sink.plan import WriteKey, WritePlan
 from rocketlake.spark.sink.rows import BadRowError
 from rocketlake.spark.sink.writer import StagedRows, make_stream_writer, make_writer, stage
 from support import forks
-from support.sink_kit import Sink, batch_of, bodies, leftovers, numbered, once, stream
+from support.sink_kit import Sink, batch_of, bodies, numbered, once, staged_files, stream
 
 BODY = b"x"
 YEAR_MS = 365 * 24 * 3_600_000
@@ -78,7 +78,7 @@ def test_bad_row_is_named_before_anything_is_written(
     assert words in text
     assert "row 6 of partition 0" in text
     assert text.endswith("Nothing was written")
-    assert leftovers(tmp_path / "s") == []
+    assert staged_files(tmp_path / "s") == []
 
 
 def test_queue_of_a_topic_that_is_new_is_refused_by_the_commit(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_full_disk_leaves_nothing_staged(tmp_path: Path) -> None:
 
     told = forks.run(work).lines
     assert "staging" in told[0]
-    assert leftovers(tmp_path / "s") == []
+    assert staged_files(tmp_path / "s") == []
 
 
 def test_staged_rows_that_are_gone_or_damaged_are_not_committed(tmp_path: Path) -> None:

@@ -110,9 +110,9 @@ class StageWriter:
         self._pool.shutdown(cancel_futures=True)
         if self._writer is not None:
             self._writer.close()
+            # Why: the folder stays. Other tasks may be about to make their files in it; the abort
+            # on the driver removes it.
             self._ops.unlink(self._part)
-            if self._ops.rmdir(self._part.parent):
-                self._ops.rmdir(self._part.parent.parent)
 
     def add(self, records: bytes | bytearray, rows: int) -> None:
         """Write some records.

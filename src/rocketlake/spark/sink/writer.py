@@ -149,7 +149,7 @@ def stage(
     """Check, encode and stage the rows of a task.
 
     Raises:
-        BadRowError: a row is not a valid message; nothing is left behind.
+        BadRowError: a row is not a valid message; no staged file is left behind.
         FileAccessError: the staging path cannot be written.
     """
     tune_worker()
