@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import msgspec
 
@@ -95,11 +95,7 @@ class OptionTexts:
                 return value
         raise self.refusal(name, f"wanted one of {', '.join(kind)}")
 
-    @overload
-    def flag(self, name: str, *, default: bool) -> bool: ...
-    @overload
-    def flag(self, name: str, *, default: None) -> bool | None: ...
-    def flag(self, name: str, *, default: bool | None) -> bool | None:
+    def flag(self, name: str, *, default: bool) -> bool:
         """Return true or false."""
         text = self.texts.get(name)
         if text is None:

@@ -1,8 +1,7 @@
 """The text of `rocketlake.spark.explain(frame)`: the stores that a query reads, and how much.
 
-Spark's own `explain` shows a Python source by its name and columns, and with `mode="formatted"` the
-filters that the source took over. A Python source cannot add to that text, so this reads the
-options of each scan from the plan.
+Without the optimizer's rule, Spark's own `explain` shows a Python source by its name and columns
+only. This module reads the options of each scan from the plan.
 """
 
 import json
@@ -51,8 +50,9 @@ def _line(leaf: Any) -> str:  # noqa: ANN401 - an object of Java
     if kept is not None and not {"path", "paths", "archive"} & set(options):
         options = {**kept.options, **options}
     said = ", ".join(f"{key} {value}" for key, value in _ordered(options))
-    pushed = _pushed(leaf.scan())
-    return f"rocketlake: {said}; pushed filters: {pushed}; columns: {', '.join(columns.names)}"
+    output = leaf.output()
+    names = ", ".join(output.apply(index).name() for index in range(output.length()))
+    return f"rocketlake: {said}; pushed filters: {_pushed(leaf.scan())}; columns: {names}"
 
 
 def _ordered(options: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -63,7 +63,7 @@ def _ordered(options: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _pushed(scan: Any) -> str:  # noqa: ANN401 - an object of Java
-    """Return the filters that the source took over, as Spark writes them."""
+    """Return the filters that the source was given, as Spark writes them."""
     found = scan.getMetaData().get("PushedFilters")
     text = str(found.get()).strip("[]") if found.isDefined() else ""
     return text or "none"

@@ -11,8 +11,9 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from rocketlake.errors import ConfigError
+from rocketlake.errors import ConfigError, SparkError
 from rocketlake.files.local_path import absolute_path
+from rocketlake.spark.optimizer.column_pruning import enable_column_pruning
 from rocketlake.spark.session import is_connect, open_session
 from rocketlake.spark.source import register
 
@@ -21,8 +22,6 @@ log = logging.getLogger(__name__)
 _DEFAULTS: Final = {
     # Data between Spark and pandas goes as Arrow batches.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # WHERE reaches the source: topics, queues, times and tags that are not wanted are not read.
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "WARN",
 }
 _MEMORY: Final = "spark.driver.memory"
@@ -73,6 +72,10 @@ def build(
         _set(spark, wanted)
     _activate(spark)
     register(spark)
+    try:
+        enable_column_pruning(spark)
+    except SparkError as error:  # another Spark than the tested ones: slower, and right
+        log.warning("%s", error)
     return spark
 
 

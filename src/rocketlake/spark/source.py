@@ -44,9 +44,12 @@ class RocketLakeDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
         from rocketlake.spark.catalog_table import options_of_read
+        from rocketlake.spark.optimizer.scan_columns import scan_columns
         from rocketlake.spark.reading.batch_reader import make_reader
 
-        return make_reader(*options_of_read(self.options, schema))
+        scan = scan_columns(schema)
+        options, _ = options_of_read(self.options, scan.table)
+        return make_reader(options, scan.columns, pushes_filters=scan.pushes_filters)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return what reads a stream."""

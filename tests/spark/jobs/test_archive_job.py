@@ -12,6 +12,7 @@ from rocketlake import failpoint
 from rocketlake.errors import StoreError
 from rocketlake.spark.jobs import ArchivePlan, ArchiveReport, ArchiveSettings, archive, plan_archive
 from rocketlake.spark.jobs.archive.run import run_archive
+from rocketlake.spark.optimizer.column_pruning import enable_column_pruning
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 
 
@@ -104,15 +105,12 @@ def test_filters_reach_the_archive(spark: SparkSession, tmp_path: Path) -> None:
     store, target = GrowingStore(tmp_path / "broker-a"), tmp_path / "archive"
     store.grow(1200)
     archive(spark, store.path, target)
-    key = "spark.sql.python.filterPushdown.enabled"
-    spark.conf.set(key, "true")
-    try:
-        frame = load(spark, archive=target, topicPattern=".*")
-        moment = sf.timestamp_millis(sf.lit(START_MS + 1_000_000))
-        wanted = (sf.col("store_timestamp") >= moment) & (sf.col("topic") == "orders")
-        rows = frame.where(wanted & (sf.col("queue_id") == 1)).collect()
-    finally:
-        spark.conf.unset(key)
+    own = spark.newSession()
+    enable_column_pruning(own)
+    frame = load(own, archive=target, topicPattern=".*")
+    moment = sf.timestamp_millis(sf.lit(START_MS + 1_000_000))
+    wanted = (sf.col("store_timestamp") >= moment) & (sf.col("topic") == "orders")
+    rows = frame.where(wanted & (sf.col("queue_id") == 1)).collect()
     every = read_here(path=store.path, topic="orders", queueIds="1")
     late = [r for r in every if r["store_timestamp"].timestamp() * 1000 >= START_MS + 1_000_000]
     assert sorted(r.queue_offset for r in rows) == [r["queue_offset"] for r in late]

@@ -68,7 +68,7 @@ def test_from_cron_and_in_threads(store: Path, bare_path: str) -> None:
     assert found["again"] is True
     assert found["set"] == "3"
     assert f"rocketlake: path {store}, topic orders; pushed filters: " in str(found["pushed"])
-    assert "EqualTo(queue_id,1); columns: topic, queue_id" in str(found["pushed"])
+    assert "EqualTo(queue_id,1); columns: queue_id, tags" in str(found["pushed"])
     assert "keeps its catalog in memory" in str(found["catalog"])
 
 

@@ -8,14 +8,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+import rocketlake
+from rocketlake import Message
 from rocketlake.errors import SparkError
 from rocketlake.spark.optimizer import column_pruning
 from rocketlake.spark.optimizer.column_pruning import (
     enable_column_pruning,
     is_column_pruning_enabled,
 )
-
-PUSH = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture
@@ -88,12 +88,58 @@ def test_other_tables_are_pruned_too(pruning: SparkSession, store: Path) -> None
     assert {row.queue_id: row["count"] for row in frame.collect()} == dict.fromkeys(range(4), 75)
 
 
-def test_filters_that_the_source_took_over_still_hold(pruning: SparkSession, store: Path) -> None:
-    pruning.conf.set(PUSH, "true")
+def counted(frame: DataFrame) -> int:
+    """Return how many rows the scans of a query gave to Spark, before its filters."""
+    frame.collect()
+    plan = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    return int(plan.collectLeaves().apply(0).metrics().apply("numOutputRows").value())
+
+
+def test_filters_of_a_query_reach_the_source(pruning: SparkSession, store: Path) -> None:
     frame = read(pruning, store).where("queue_id = 1 AND tags = 'odd' AND queue_offset >= 70")
-    counted = frame.agg(sf.count("*"))
-    assert scans(counted) == [{"tags", "queue_id", "queue_offset"}]
-    assert counted.first()[0] == 5  # type: ignore[index]
+    assert scans(frame.agg(sf.count("*"))) == [{"tags", "queue_id", "queue_offset"}]
+    assert counted(frame) == 5
+    assert frame.count() == 5
+    whole = read(pruning, store, pushFilters="false").where("queue_id = 1 AND queue_offset >= 70")
+    assert (counted(whole), whole.count()) == (300, 5)
+
+
+def test_filters_of_a_query_stay_with_it(pruning: SparkSession, store: Path) -> None:
+    """Spark plans a source once for all queries of a DataFrame, a view or a table."""
+    frame = read(pruning, store)
+    frame.createOrReplaceTempView("all_orders")
+    assert frame.where("queue_offset = 2").count() == 4
+    assert frame.count() == 300
+    assert len(frame.where("tags = 'odd'").collect()) == 150
+    assert len(frame.collect()) == 300
+    both = frame.where("queue_id = 1 AND queue_offset < 50").union(frame.where("queue_id = 0"))
+    assert both.count() == 125
+    counts = [
+        pruning.sql(f"SELECT count(*) FROM all_orders{where}").first()[0]  # type: ignore[index]
+        for where in ("", " WHERE queue_id = 0", "")
+    ]
+    assert counts == [300, 75, 300]
+
+
+def test_tables_of_the_catalog_are_pruned(pruning: SparkSession, store: Path) -> None:
+    pruning.sql(f"CREATE TABLE kept USING rocketlake OPTIONS (path '{store}', topic 'orders')")
+    try:
+        frame = pruning.table("kept").where("queue_id = 1").groupBy("tags").count()
+        assert scans(frame) == [{"tags", "queue_id"}]
+        assert {row.tags: row["count"] for row in frame.collect()} == {"odd": 75}
+        assert pruning.table("kept").count() == 300
+    finally:
+        pruning.sql("DROP TABLE kept")
+
+
+def test_each_query_sees_what_is_there(pruning: SparkSession, tmp_path: Path) -> None:
+    with rocketlake.open_store(tmp_path / "store") as open_store:
+        open_store.put(Message(topic="orders", body=b"one"))
+        frame = read(pruning, tmp_path / "store")
+        assert frame.count() == 1
+        open_store.put(Message(topic="orders", body=b"two"))
+        assert frame.count() == 2
+        assert len(frame.collect()) == 2
 
 
 def test_explain_says_what_is_read_and_how_much(pruning: SparkSession, store: Path) -> None:

@@ -35,8 +35,7 @@ def scan_here(
     if _rows_at_most(SourceOptions.parse(given)) > rows_max:
         return None
     schema = StructType([MESSAGE_SCHEMA[name] for name in columns])
-    # Options may ask for pushed filters, which need a session.
-    reader = make_reader({**given, "pushFilters": "false"}, schema)
+    reader = make_reader(given, schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches, schema=arrow_schema(schema))
 

@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonFilterPushdown
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -30,13 +31,20 @@ import scala.collection.immutable.Seq;
 import scala.collection.mutable.ListBuffer;
 
 /**
- * Optimizer rule: a scan of the format rocketlake reads the columns that the plan uses, and no other.
+ * Optimizer rule: a scan of the format rocketlake reads the columns and rows that the plan uses.
  *
- * Spark's Python data sources have no column pruning, so the rule replaces the scan at the end of
- * the optimization. It is compiled by Janino, which Spark has on its class path: Java without
- * lambdas, and with raw types. Whatever it does not know, it leaves as it is.
+ * Spark's Python data sources have no column pruning, and Spark keeps one plan of the source for all
+ * queries of a DataFrame, a view or a table, whose filters it pushes into that plan. So the rule
+ * replaces the scan at the end of the optimization by one of its own, with the columns and filters
+ * of this query. The filters stay in Spark's plan: what the source leaves out is never wanted.
+ *
+ * It is compiled by Janino, which Spark has on its class path: Java without lambdas, and with raw
+ * types. Whatever it does not know, it leaves as it is.
  */
 public final class ColumnPruning extends Rule {
+  // What the source is told by the metadata of the first column: see scan_columns.py.
+  private static final String COLUMNS_KEY = "rocketlake.table";
+  private static final String FILTERS_KEY = "rocketlake.pushesFilters";
 
   public TreeNode apply(TreeNode plan) {
     return visit((LogicalPlan) plan);
@@ -50,9 +58,11 @@ public final class ColumnPruning extends Rule {
         return withChild(plan, narrow);
       }
     }
-    if (plan instanceof DataSourceV2ScanRelation) {
+    if (plan instanceof DataSourceV2ScanRelation || plan instanceof Filter) {
       LogicalPlan same = narrowed(plan, null, new ListBuffer());
-      return same == null ? plan : same;
+      if (same != null) {
+        return same;
+      }
     }
     final ColumnPruning rule = this;
     return (LogicalPlan) plan.mapChildren(new scala.runtime.AbstractFunction1() {
@@ -62,12 +72,16 @@ public final class ColumnPruning extends Rule {
     });
   }
 
-  /** Return filters over a scan with fewer columns; null if it is no such plan. */
+  /**
+   * Return filters over a scan of its own; null if it is no such plan.
+   *
+   * All columns are wanted if `wanted` is null.
+   */
   private LogicalPlan narrowed(LogicalPlan plan, AttributeSet wanted, ListBuffer conditions) {
     if (plan instanceof Filter) {
       split(((Filter) plan).condition(), conditions);
       LogicalPlan child = (LogicalPlan) plan.children().apply(0);
-      AttributeSet both = wanted.$plus$plus(plan.references());
+      AttributeSet both = wanted == null ? null : wanted.$plus$plus(plan.references());
       LogicalPlan narrow = narrowed(child, both, conditions);
       return narrow == null ? null : withChild(plan, narrow);
     }
@@ -98,45 +112,31 @@ public final class ColumnPruning extends Rule {
         (CaseInsensitiveStringMap) read(PythonScan.class, scan, "options");
     org.apache.spark.sql.sources.Filter[] filters =
         (org.apache.spark.sql.sources.Filter[]) read(PythonScan.class, scan, "supportedFilters");
-    PythonDataSourceV2 source = (PythonDataSourceV2) read(PythonScan.class, scan, "ds");
-    StructType all = scan.readSchema();
-    ListBuffer kept = keptColumns(relation.output(), wanted, filters);
-    StructType schema = all;
-    if (kept.length() < relation.output().length()) {
-      schema = new StructType();
-      for (int i = 0; i < kept.length(); i++) {
-        schema = schema.add(field(all, ((AttributeReference) kept.apply(i)).name()));
-      }
-      source = narrowSource(source, name, options, all, schema, filters, conditions);
+    if (filters.length > 0) {
+      return null; // the source takes filters from this rule only
     }
+    PythonDataSourceV2 whole = (PythonDataSourceV2) read(PythonScan.class, scan, "ds");
+    StructType all = scan.readSchema();
+    ListBuffer kept = keptColumns(relation.output(), wanted);
+    org.apache.spark.sql.sources.Filter[] pushed = translated(conditions);
+    StructType schema = scanColumns(kept, all, pushed.length > 0);
+    PythonDataSourceV2 source = ownSource(whole, name, options, all, schema, pushed);
     Object[] members = new Object[relation.productArity()];
     for (int i = 0; i < members.length; i++) {
       members[i] = relation.productElement(i);
     }
-    members[1] = new NarrowScan(source, name, schema, options, filters, all);
+    members[1] = new NarrowScan(source, name, schema, options, pushed, all);
     members[2] = kept.toList();
     return (LogicalPlan) relation.makeCopy(members);
   }
 
-  /**
-   * Return the columns that are used, in order; a number if none is, for the rows are counted.
-   *
-   * Spark looks for the columns of pushed filters in the schema, so that these stay.
-   */
-  private static ListBuffer keptColumns(
-      Seq output, AttributeSet wanted, org.apache.spark.sql.sources.Filter[] filters) {
-    java.util.HashSet filtered = new java.util.HashSet();
-    for (int i = 0; i < filters.length; i++) {
-      String[] names = filters[i].references();
-      for (int j = 0; j < names.length; j++) {
-        filtered.add(names[j]);
-      }
-    }
+  /** Return the columns that are used, in order; a number if none is, for the rows are counted. */
+  private static ListBuffer keptColumns(Seq output, AttributeSet wanted) {
     ListBuffer kept = new ListBuffer();
     AttributeReference number = null;
     for (int i = 0; i < output.length(); i++) {
       AttributeReference column = (AttributeReference) output.apply(i);
-      if (wanted == null || wanted.contains(column) || filtered.contains(column.name())) {
+      if (wanted == null || wanted.contains(column)) {
         kept.addOne(column);
       }
       if (column.dataType() instanceof IntegerType
@@ -150,52 +150,62 @@ public final class ColumnPruning extends Rule {
     return kept;
   }
 
-  /**
-   * Return the same source without its plan: with another schema it makes another one.
-   *
-   * A source that took filters over has planned with them; it is given all of them again.
-   */
-  private static PythonDataSourceV2 narrowSource(
+  /** Return the schema of a scan; its first column tells the source of the table and the filters. */
+  private static StructType scanColumns(ListBuffer kept, StructType all, boolean pushesFilters) {
+    StructType schema = new StructType();
+    for (int i = 0; i < kept.length(); i++) {
+      StructField column = field(all, ((AttributeReference) kept.apply(i)).name());
+      if (i == 0) {
+        MetadataBuilder told = new MetadataBuilder().withMetadata(column.metadata());
+        told.putString(COLUMNS_KEY, all.json()).putBoolean(FILTERS_KEY, pushesFilters);
+        column = new StructField(column.name(), column.dataType(), column.nullable(), told.build());
+      }
+      schema = schema.add(column);
+    }
+    return schema;
+  }
+
+  /** Return the same source without a plan, or with one that the filters of this query made. */
+  private static PythonDataSourceV2 ownSource(
       PythonDataSourceV2 whole,
       String name,
       CaseInsensitiveStringMap options,
       StructType all,
       StructType schema,
-      org.apache.spark.sql.sources.Filter[] filters,
-      ListBuffer conditions)
+      org.apache.spark.sql.sources.Filter[] filters)
       throws Exception {
     PythonDataSourceCreationResult made =
         whole.getOrCreateDataSourceInPython(name, options, new scala.Some(all));
-    PythonDataSourceV2 narrow = new PythonDataSourceV2();
-    narrow.setShortName(name);
+    PythonDataSourceV2 own = new PythonDataSourceV2();
+    own.setShortName(name);
     Field field = PythonDataSourceV2.class.getDeclaredField("dataSourceInPython");
     field.setAccessible(true);
-    field.set(narrow, made);
-    if (read(PythonDataSourceV2.class, whole, "readInfo") != null) {
-      java.util.ArrayList again = new java.util.ArrayList();
-      for (int i = 0; i < filters.length; i++) {
-        again.add(filters[i]);
-      }
-      for (int i = 0; i < conditions.length(); i++) {
-        scala.Option filter =
-            DataSourceStrategy$.MODULE$.translateFilter((Expression) conditions.apply(i), true);
-        if (filter.isDefined()) {
-          again.add(filter.get());
-        }
-      }
-      org.apache.spark.sql.sources.Filter[] given =
-          new org.apache.spark.sql.sources.Filter[again.size()];
-      for (int i = 0; i < given.length; i++) {
-        given[i] = (org.apache.spark.sql.sources.Filter) again.get(i);
-      }
-      scala.Option pushed = narrow.source().pushdownFiltersInPython(made, schema, given);
+    field.set(own, made);
+    if (filters.length > 0) {
+      scala.Option pushed = own.source().pushdownFiltersInPython(made, schema, filters);
       if (pushed.isDefined()) {
-        narrow.setReadInfo(((PythonFilterPushdownResult) pushed.get()).readInfo());
-      } else if (filters.length > 0) {
-        throw new IllegalStateException("its filters cannot be pushed again");
+        own.setReadInfo(((PythonFilterPushdownResult) pushed.get()).readInfo());
       }
     }
-    return narrow;
+    return own;
+  }
+
+  /** Return the conditions that a source may know. */
+  private static org.apache.spark.sql.sources.Filter[] translated(ListBuffer conditions) {
+    java.util.ArrayList found = new java.util.ArrayList();
+    for (int i = 0; i < conditions.length(); i++) {
+      scala.Option filter =
+          DataSourceStrategy$.MODULE$.translateFilter((Expression) conditions.apply(i), true);
+      if (filter.isDefined()) {
+        found.add(filter.get());
+      }
+    }
+    org.apache.spark.sql.sources.Filter[] filters =
+        new org.apache.spark.sql.sources.Filter[found.size()];
+    for (int i = 0; i < filters.length; i++) {
+      filters[i] = (org.apache.spark.sql.sources.Filter) found.get(i);
+    }
+    return filters;
   }
 
   private static void split(Expression condition, ListBuffer into) {

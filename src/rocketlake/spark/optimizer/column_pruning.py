@@ -1,13 +1,15 @@
-"""Column pruning for a session: reads of the format make only the columns that a query uses.
+"""Column pruning for a session: reads of the format make only what a query uses.
 
     from rocketlake.spark.optimizer.column_pruning import enable_column_pruning
 
     enable_column_pruning(spark)
     spark.read.format("rocketlake").options(path=..., topic=...).load().count()  # reads no body
 
-Spark does not tell a Python source which columns a query uses (PySpark 4.2 and 4.3). A rule of its
-optimizer can. The rule is a Java file beside this module; Janino, the compiler that Spark has for
-its own generated code, makes a class of it in the driver's JVM. Executors need nothing.
+Spark does not tell a Python source which columns a query uses, and keeps the filters that it pushes
+for later queries of the same DataFrame, which then lack rows (PySpark 4.2 and 4.3). A rule of its
+optimizer tells the source both, for each query. The rule is a Java file beside this module; Janino,
+the compiler that Spark has for its own generated code, makes a class of it in the driver's JVM.
+Executors need nothing.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public way to its JVM
@@ -27,7 +29,7 @@ _RULES: Final = "extraOptimizations_$eq"
 
 
 def enable_column_pruning(spark: SparkSession) -> None:
-    """Let batch reads of a session make only the columns that their queries use.
+    """Let batch reads of a session make only the columns and rows that their queries use.
 
     Raises:
         ConfigError: the session is one of Spark Connect, whose optimizer is out of reach.

@@ -32,8 +32,15 @@ from rocketlake.store.offline import OfflineStore
 # ruff: noqa: PLC0415 - Arrow's Parquet takes as long to import as all else that a task needs
 
 
-def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+def make_reader(
+    options: Mapping[str, str], schema: StructType, *, pushes_filters: bool = False
+) -> DataSourceReader:
     """Return the reader of the table that the options ask for.
+
+    Args:
+        options: those of the read.
+        schema: the columns that are wanted.
+        pushes_filters: the reader is for one query, whose filters may leave rows out.
 
     Raises:
         ConfigError: options or schema are wrong.
@@ -41,8 +48,8 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRea
     parsed = SourceOptions.parse(options)
     check_bounds_order(parsed)
     wanted = subset(schema, parsed.selectable)
-    is_pushing = pushdown.is_pushing() if parsed.push_filters is None else parsed.push_filters
-    return (PushingReader if is_pushing else BatchReader)(parsed, wanted)
+    takes_filters = pushes_filters and parsed.push_filters
+    return (PushingReader if takes_filters else BatchReader)(parsed, wanted)
 
 
 class BatchReader(DataSourceReader):
@@ -86,7 +93,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """The same in a session that pushes filters."""
+    """The same for one query, whose filters the optimizer's rule pushes."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's
         """Take filters over; return those that Spark must evaluate."""

@@ -174,7 +174,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     fail_on_data_loss: bool = True
     commit_log_path: str | None = None
     read_options: ReadOptions = ReadOptions()
-    push_filters: bool | None = None
+    push_filters: bool = True
     """None: where the session allows it."""
     stream: dict[str, str] = {}
     terms: tuple[Term, ...] = ()
@@ -258,7 +258,7 @@ class _Parser:
             fail_on_data_loss=given.flag("failOnDataLoss", default=True),
             commit_log_path=given.directories("commitLogPath"),
             read_options=ReadOptions.of(StoreOptions.choose(given.get("options"))),
-            push_filters=given.flag("pushFilters", default=None),
+            push_filters=given.flag("pushFilters", default=True),
             stream={name: text for name, text in given.texts.items() if name in STREAM_KEYS},
         )
         _check_together(wanted, given.texts)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rocketlake.spark.reading.log_cuts import begin_at, end_at, log_pieces, wanted_times
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import LogPart, Partition, PlacesPart, QueuePart
-from rocketlake.spark.reading.queue_spans import QueueSpan, pushed_times
+from rocketlake.spark.reading.queue_spans import QueueSpan
 from rocketlake.spark.reading.record_filter import QueueRange
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import RunTable
@@ -156,10 +156,8 @@ def plan_places(
 
 def plan_log(store: OfflineStore, broker: str, options: SourceOptions) -> list[Partition]:
     """Return partitions that hold the whole log, up to its end."""
-    limits = zip(wanted_times(options), pushed_times(options), strict=True)
-    first, last = ([time for time in both if time is not None] for both in limits)
-    begin = begin_at(store, max(first, default=None))
-    return plan_part(store, broker, (begin, end_at(store, min(last, default=None))), options)
+    first, last = wanted_times(options)
+    return plan_part(store, broker, (begin_at(store, first), end_at(store, last)), options)
 
 
 def plan_part(

@@ -1,13 +1,12 @@
-"""Filters that Spark pushes into a read.
+"""What the filters of a query allow a read to leave out.
 
-1. A reader with `pushFilters` makes every read fail in a session that does not allow it, and Spark
-   does not say so. But Spark pushes filters in a process of its own: only there such a reader is
-   made.
-2. Filters on numbers, topic and broker are taken over; all others only narrow what is read, and
-   Spark evaluates them again.
+1. Spark keeps the plan of a reader for all queries of a DataFrame, a view or a table, with the
+   filters of the first one in it (PySpark 4.2 and 4.3). So only the optimizer's rule pushes
+   filters: it makes a scan of its own for each query, and Spark evaluates all of them again.
+2. Readers that take filters have `pushFilters`. Spark refuses them in a session that does not allow
+   it, except where it pushes filters, which is where the rule makes them.
 """
 
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
@@ -27,26 +26,14 @@ from pyspark.sql.datasource import (
 from rocketlake.spark.reading.options import SourceOptions, Table
 from rocketlake.spark.reading.terms import NUMBERS, TIMES, Op, Term
 
-_PLACE: Final = "data_source_pushdown_filters"
-_NEVER_NULL: Final = frozenset({"topic", "broker", *NUMBERS, *TIMES})
+# Times that no calendar has are null, so Spark looks at IS NOT NULL of times itself.
+_NEVER_NULL: Final = frozenset({"topic", "broker", *NUMBERS})
 _OPS: Final = (
     (GreaterThan, Op.ABOVE),
     (GreaterThanOrEqual, Op.AT_LEAST),
     (LessThan, Op.BELOW),
     (LessThanOrEqual, Op.AT_MOST),
 )
-
-
-def is_pushing() -> bool:
-    """Tell whether Spark made this call to push filters."""
-    frame = sys._getframe()  # noqa: SLF001 - there is no other way to know
-    while frame is not None:
-        if _PLACE in frame.f_code.co_filename:
-            return True
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return False
 
 
 def push(options: SourceOptions, filters: Iterable[Filter]) -> tuple[SourceOptions, list[Filter]]:

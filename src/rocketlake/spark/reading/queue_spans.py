@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,8 +20,6 @@ from rocketlake.spark.reading.options import (
 )
 from rocketlake.spark.reading.terms import allows, bounds
 from rocketlake.store.offline import Boundary, OfflineStore, QueueView, time_lookup
-
-_SLACK_MS: Final = 60_000  # a broker's clock may have been set back by that much
 
 
 class QueueSpan(Struct, frozen=True):
@@ -254,12 +251,15 @@ def topic_hint(name: str, topics: Iterable[str]) -> str:
 def narrow(
     store: OfflineStore, spans: Sequence[QueueSpan], options: SourceOptions
 ) -> list[QueueSpan]:
-    """Leave out of the spans the offsets that cannot match the pushed filters."""
+    """Leave out of the spans the offsets that cannot match the pushed filters.
+
+    Why: not by store times. A clock that was set back, or a producer's odd record, hides messages
+    from a search by time, and a filter may leave out none.
+    """
     terms = options.terms
     if not terms:
         return list(spans)
     low, high = bounds(terms, "queue_offset")
-    begin, end = pushed_times(options)
     found = []
     for span in spans:
         # The records of a light queue have another topic and queue.
@@ -268,18 +268,6 @@ def narrow(
         ):
             continue
         first, last = max(span.from_offset, low), min(span.to_offset, high + 1)
-        if first < last and (begin is not None or end is not None):
-            inside = store.offsets_of_time(span.key, begin, end)
-            first, last = max(first, inside[0]), min(last, inside[1])
         if first < last:
             found.append(replace(span, from_offset=first, to_offset=last))
     return found
-
-
-def pushed_times(options: SourceOptions) -> tuple[int | None, int | None]:
-    """Return the store times (ms) that the filters leave, with some slack; None: any."""
-    low, high = bounds(options.terms, "store_timestamp")
-    return (
-        low // 1000 - _SLACK_MS if low > -(1 << 62) else None,
-        high // 1000 + _SLACK_MS if high < 1 << 62 else None,
-    )
