@@ -1,16 +1,21 @@
 """Damage in each file and field: what skip and asRecovered read, and what table damage says."""
 
+import os
+import struct
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import rocketlake
+from rocketlake import Message
 from rocketlake.errors import StoreError
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
 from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.jobs.archive.tasks import write_task
 from support.damaged_store import LOG_FILE, QUEUE_UNITS, DamagedStore, Wound
 from support.spark_reading import read_rows, read_table
+from support.store_builder import StoreBuilder
 
 COUNT = 165
 PLACE = ("physical_offset", "body")
@@ -104,6 +109,68 @@ def test_bad_units_cost_their_messages(tmp_path, at, kind, is_clean) -> None:
     else:  # whether a unit at the end was one cannot be known, and the log may have its record
         assert told <= len(lost) <= 1
         assert rows or kind == "zeros" or not is_clean
+
+
+def test_a_unit_that_points_to_another_queues_record(tmp_path) -> None:
+    """That record was read as a message of this queue, with `fail` too."""
+    store = DamagedStore(tmp_path / "s", COUNT, is_clean=True)
+    lost = store.placed[40]
+    other = next(
+        p
+        for p in store.placed
+        if (p.topic, p.queue_id) != (lost.topic, lost.queue_id) and p.size != lost.size
+    )
+    path = store.root / "consumequeue" / lost.topic / str(lost.queue_id)
+    per_file = QUEUE_UNITS
+    file = path / f"{lost.queue_offset // per_file * per_file * 20:020d}"
+    position = lost.queue_offset % per_file * 20
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(struct.pack(">qi", other.physical_offset, other.size))
+    wanted = sorted(p.physical_offset for p in store.placed if p != lost)
+    where = (
+        f"the unit points to {other.physical_offset}, where message {other.queue_offset} of"
+        f" {other.topic}/{other.queue_id} is"
+    )
+    mine = f"message {lost.queue_offset} of {lost.topic}/{lost.queue_id}"
+    for parts in (1, 4):
+        assert places(store, minPartitions=parts) == wanted
+        with pytest.raises(StoreError, match=f"{where}; {mine} is left out"):
+            places(store, "fail", topicPattern=".*", minPartitions=parts)
+        (row,) = read_table(store.root, table="damage", minPartitions=parts).to_pylist()
+        assert (row["file"], row["file_position"], row["messages"]) == (str(file), position, 1)
+        assert row["reason"] == where
+        assert row["lost"] == [f"{lost.topic}/{lost.queue_id} {lost.queue_offset}"]
+
+
+def test_records_may_name_other_queues(tmp_path) -> None:
+    """Light queues, and queues of topics that a record names itself."""
+    root = tmp_path / "s"
+    builder = StoreBuilder(root).unclean()
+    names = {"INNER_MULTI_DISPATCH": "%LMQ%1,named", "INNER_MULTI_QUEUE_OFFSET": "0,0"}
+    builder.record(body=b"x", properties=names, dispatched=False).write()
+    assert read_table(root, PLACE, topicPattern=".*").num_rows == 3
+    assert not read_table(root, table="damage").num_rows
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 4])
+@pytest.mark.parametrize("damage", ["gone", "zeroed", "short"])
+def test_keys_of_an_index_file_that_is_bad_are_found(tmp_path, number, damage) -> None:
+    """They were missing in silence: only the log behind the last index file was scanned."""
+    root = tmp_path / "s"
+    with rocketlake.open_store(root, max_hash_slot_num=10, max_index_num=40) as store:
+        for index in range(200):
+            store.put(Message(topic="T", body=b"x", keys=[f"k{index}"]))
+    file = sorted((root / "index").iterdir())[number]
+    if damage == "gone":
+        file.unlink()
+    elif damage == "zeroed":
+        with file.open("r+b") as opened:
+            opened.write(bytes(40))
+    else:
+        os.truncate(file, 30)
+    for key in range(0, 200, 9):
+        assert read_table(root, PLACE, topic="T", key=f"k{key}").num_rows == 1
 
 
 def test_records_from_before_an_earlier_cut_do_not_count(tmp_path) -> None:

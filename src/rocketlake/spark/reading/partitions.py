@@ -1,7 +1,7 @@
 """Partitions: small values that are pickled, and their reading on an executor."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from rocketlake.errors import StoreError
 from rocketlake.format.record import Check, RecordColumns, reason_text
 from rocketlake.spark.reading.batches import BatchMaker
 from rocketlake.spark.reading.options import SourceOptions
+from rocketlake.spark.reading.queue_check import QueueCheck, describe_stranger
 from rocketlake.spark.reading.record_filter import LogFilter, QueueRange, RecordFilter
 from rocketlake.spark.reading.run_split import split, weigh
 from rocketlake.spark.reading.run_table import PackedRuns, RunTable, read_units
@@ -200,6 +201,7 @@ class _PartReader:
         self, places: Places, numbers: npt.NDArray[np.int64], queues: list[Queue]
     ) -> Iterator[Found]:
         self._apply_damage_policy()
+        check = QueueCheck(queues)
         keep = ~is_prefill(places)
         codes = self._wanted.units(places, numbers, queues)
         if codes is not None:
@@ -214,18 +216,24 @@ class _PartReader:
             fit = int(np.searchsorted(ends, before + WINDOW, side="right"))
             end = min(max(fit, begin + 1), begin + ROWS_MAX, len(order))
             chosen = order[begin:end]
-            yield self._records(places[chosen], numbers[chosen], queues)
+            yield self._records(places[chosen], numbers[chosen], check)
             begin = end
 
-    def _records(
-        self, places: Places, numbers: npt.NDArray[np.int64], queues: list[Queue]
-    ) -> Found:
+    def _records(self, places: Places, numbers: npt.NDArray[np.int64], check: QueueCheck) -> Found:
         columns, reasons = self._log.gather(
             places["physical_offset"].copy(), places["size"].copy(), checks=self._checks
         )
         good = reasons == 0
         if not good.all():
-            self._report(places, numbers, queues, reasons)
+            self._report(places, numbers, check.queues, reasons)
+            rows = np.flatnonzero(good)  # the others may hold anything
+            own = RecordColumns(columns.buffer, columns.rows[rows])
+            strangers = rows[check.strangers(own, numbers[rows])]
+        else:
+            strangers = check.strangers(columns, numbers)
+        if len(strangers):
+            good[strangers] = False
+            self._report_strangers(columns, places, numbers, rows=strangers, queues=check.queues)
         keep = self._wanted.records(columns, good, places["queue_offset"])
         if keep is None:
             if good.all():
@@ -233,11 +241,30 @@ class _PartReader:
             keep = good
         return RecordColumns(columns.buffer, columns.rows[keep]), places["queue_offset"][keep]
 
+    def _report_strangers(
+        self,
+        columns: RecordColumns,
+        places: Places,
+        numbers: npt.NDArray[np.int64],
+        *,
+        rows: npt.NDArray[np.intp],
+        queues: Sequence[Queue],
+    ) -> None:
+        """Tell of units that point to records of other queues."""
+        for row in rows.tolist():
+            topic, queue_id = queues[int(numbers[row])]
+            path, position = self._log.describe(int(places["physical_offset"][row]))
+            name = f"message {int(places['queue_offset'][row])} of {topic}/{queue_id}"
+            said = f"{describe_stranger(columns, row)}; {name} is left out"
+            count = int(places["batch_size"][row])
+            self._damage.report(path, position, said, messages=count)
+        self._apply_damage_policy()
+
     def _report(
         self,
         places: Places,
         numbers: npt.NDArray[np.int64],
-        queues: list[Queue],
+        queues: Sequence[Queue],
         reasons: npt.NDArray[np.uint8],
     ) -> None:
         """Report units whose records are not valid, as the options say."""

@@ -15,11 +15,13 @@ import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql.types import StructType
 
-from rocketlake.format.record import reason_text
+from rocketlake.format.record import RecordColumns, reason_text
+from rocketlake.model.topics import is_lmq
 from rocketlake.spark.reading.log_cuts import log_pieces
 from rocketlake.spark.reading.options import SourceOptions
 from rocketlake.spark.reading.partitions import Partition
 from rocketlake.spark.reading.planning import pieces_for
+from rocketlake.spark.reading.queue_check import QueueCheck, describe_stranger
 from rocketlake.spark.reading.run_split import split_aligned
 from rocketlake.spark.reading.run_table import PackedRuns, RunTable
 from rocketlake.spark.reading.stores import ExecutorLog, StoreRef
@@ -124,6 +126,18 @@ class _Records(Struct):
 
     begins: Int64s
     sizes: Int64s
+    owners: Int64s
+    """The queue of each, as a number."""
+    topics: dict[str, int]
+
+    def owner(self, run: UnitRun) -> int:
+        """Return the number of a queue; -1 if no record is of its topic."""
+        code = self.topics.get(run.topic)
+        return -1 if code is None else _owner(code, run.queue_id)
+
+
+def _owner(code: int, queue_id: int) -> int:
+    return code << 32 | queue_id & 0xFFFFFFFF
 
 
 class _DamageScan:
@@ -153,14 +167,21 @@ class _DamageScan:
         """Note every gap; return the valid records."""
         part, log = self._part, self._source.log
         begins, sizes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        owners, topics = [np.empty(0, np.int64)], dict[str, int]()
         for step in walk_past(log, part.begin, part.end, part.store.checks):
             if not isinstance(step, Gap):
                 begins.append(step.columns["physical_offset"].astype(np.int64))
                 sizes.append(step.columns["size"].astype(np.int64))
+                codes, names = step.columns.topics()
+                known = [topics.setdefault(name, len(topics)) for name in names]
+                ids = step.columns["queue_id"].astype(np.uint32)
+                owners.append(np.array(known, np.int64)[codes] << 32 | ids)
             elif not log.is_expired(step.physical_offset):
                 self._gaps.append(step)
                 self._gap_rows.append(self._gap_row(step))
-        return _Records(np.concatenate(begins), np.concatenate(sizes))
+        return _Records(
+            np.concatenate(begins), np.concatenate(sizes), np.concatenate(owners), topics
+        )
 
     def _gap_row(self, gap: Gap) -> Row:
         return {
@@ -175,7 +196,7 @@ class _DamageScan:
         }
 
     def _compare(self, run: UnitRun, index: int, units: Places, records: "_Records") -> None:
-        """Note the units whose record is not among the valid ones."""
+        """Note the units whose record is not among the valid ones, or is another queue's."""
         begins, sizes = records.begins, records.sizes
         at = np.searchsorted(begins, units["physical_offset"])
         inside = np.minimum(at, max(len(begins) - 1, 0))
@@ -183,11 +204,13 @@ class _DamageScan:
         if len(begins):
             good = begins[inside] == units["physical_offset"]
             good &= sizes[inside] == units["size"]
+            if not is_lmq(run.topic):
+                good &= records.owners[inside] == records.owner(run)
         doubted = np.flatnonzero(~good & ~is_prefill(units))
         if not len(doubted):
             return
         log = self._source.log
-        _, reasons = log.gather(
+        columns, reasons = log.gather(
             units["physical_offset"][doubted].copy(),
             units["size"][doubted].copy(),
             checks=self._part.store.checks,
@@ -197,6 +220,12 @@ class _DamageScan:
             offset = int(unit["physical_offset"])
             if reason and not log.is_expired(offset):
                 self._lose(run, index + number, unit, reason)
+        valid = np.flatnonzero(reasons == 0)
+        part = RecordColumns(columns.buffer, columns.rows[valid])
+        check = QueueCheck([(run.topic, run.queue_id)])
+        for row in check.strangers(part, np.zeros(len(valid), np.int64)).tolist():
+            number = int(doubted[valid[row]])
+            self._note_unit(run, index + number, units[number], describe_stranger(part, row))
 
     def _lose(self, run: UnitRun, index: int, unit: np.void, reason: int) -> None:
         """Note a message whose record is not good."""
@@ -211,9 +240,13 @@ class _DamageScan:
             if len(lost) < _NAMED:
                 lost.append(f"{run.key} {queue_offset}")
             return
-        path, position = self._files.path(run, index)
         text = "no file holds the record" if reason == MISSING else reason_text(reason)
-        said = f"the unit points to {offset}: {text}"
+        self._note_unit(run, index, unit, f"the unit points to {offset}: {text}")
+
+    def _note_unit(self, run: UnitRun, index: int, unit: np.void, said: str) -> None:
+        """Add a row for a unit without a record of its own, which is not in a gap."""
+        queue_offset, count = int(unit["queue_offset"]), int(unit["batch_size"])
+        path, position = self._files.path(run, index)
         self._add(path, position, said, topic=run.topic, messages=count)
         self._rows[-1].update(
             bytes=run.kind.unit_size, queue_id=run.queue_id, lost=[f"{run.key} {queue_offset}"]
