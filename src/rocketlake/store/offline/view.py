@@ -461,8 +461,8 @@ class OfflineStore(Closing):
     def coverage(self) -> Coverage:
         """Which parts of the log the index covers, and which must be scanned for a key."""
         _ = self.queues
-        log = (self.log.min_offset, self._dispatched, self.max_offset)
-        found = cover(self.index_files, log=log, trusted=self._index_trusted)
+        ends = {"dispatched": self._dispatched, "log_end": self.max_offset}
+        found = cover(self.index_files, self.log, trusted=self._index_trusted, **ends)
         scans = [(self.record_before(begin), end) for begin, end in found.scans]
         return Coverage(found.files, scans, found.notes)
 
