@@ -10,6 +10,7 @@ from archive_upkeep_parts import SMALL, compact_here, many_small_files, parquet_
 from pyspark.sql import SparkSession
 
 from rocketlake.errors import ConfigError, DiskFullError, StoreError
+from rocketlake.format import layout
 from rocketlake.spark.jobs import compact_archive
 from rocketlake.spark.jobs.archive.archive_dir import ArchiveDir
 from rocketlake.spark.jobs.archive.drop import drop_days, plan_drop
@@ -19,6 +20,7 @@ from rocketlake.spark.reading.batch_reader import make_reader
 from rocketlake.spark.schema import MESSAGE_SCHEMA
 from support.command import run
 from support.manual_clock import ManualClock
+from support.store_builder import StoreBuilder
 
 MIDNIGHT_MS = START_MS + 600_000
 HOUR_MS = 3_600_000
@@ -132,6 +134,30 @@ def test_offsets_that_were_dropped_are_refused_by_name(tmp_path: Path) -> None:
     starting = json.dumps({"orders": {"0": begin - 1}})
     with pytest.raises(StoreError, match=f"archive and store hold {begin} to"):
         read_here(archive=target, topic="orders", startingOffsets=starting)
+
+
+def test_days_that_lie_behind_messages_that_stay_are_told(tmp_path: Path) -> None:
+    """Their offsets were passed over in silence by readers that ask for failOnDataLoss."""
+    builder = StoreBuilder(tmp_path / "broker-a")
+    for number in range(10):
+        builder.record("T", body=b"%d" % number)
+    at = builder.placed[6].physical_offset + layout.RECORD_BORN_HOST_AT + 8
+    builder.overwrite(at, bytes(8)).write()
+    target = tmp_path / "archive"
+    archive_here(tmp_path / "broker-a", target)
+    plan = plan_drop(target, "2000-01-01")
+    assert plan.problems == (
+        "broker-a T/0: dropped messages among the offsets 6 to 6 lie behind others that stay; reads"
+        " pass over them, also with failOnDataLoss = true",
+    )
+    assert drop_days(target, "2000-01-01").problems == plan.problems
+    assert [
+        (gap["topic"], gap["queue_id"], gap["from_offset"], gap["to_offset"])
+        for gap in json.loads((target / "_manifest.json").read_text())["gaps"]
+    ] == [("T", 0, 6, 7)]
+    rows = read_here(archive=target, topic="T")
+    assert [row["queue_offset"] for row in rows] == [0, 1, 2, 3, 4, 5, 7, 8, 9]
+    assert drop_days(target, "9999-12-31").problems == ()
 
 
 def test_an_archive_run_planned_before_a_drop_does_not_undo_it(tmp_path: Path) -> None:

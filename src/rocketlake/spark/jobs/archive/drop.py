@@ -6,7 +6,7 @@ query that was planned before goes on: the files stay below `_retired` for a gra
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from rocketlake.metadata.archive_manifest import (
     RUNS_KEPT,
     ArchivedFile,
     DropNote,
+    Gap,
     Manifest,
     QueueEnd,
     RetiredFile,
@@ -159,18 +160,27 @@ def _commit(place: ArchiveDir, manifest: Manifest) -> None:
 
 def _plan(place: ArchiveDir, manifest: Manifest, before: str, topics: Sequence[str]) -> DropPlan:
     days: dict[tuple[str, str, str], list[ArchivedFile]] = defaultdict(list)
+    kept: list[ArchivedFile] = []
     undated = 0
     for file in manifest.files:
-        if not any(wants_topic(pattern, file.topic) for pattern in topics):
-            continue
-        if _is_before(file, before):
+        is_meant = any(wants_topic(pattern, file.topic) for pattern in topics)
+        if is_meant and _is_before(file, before):
             days[file.date, file.topic, file.broker].append(file)
-        undated += not _DAY.fullmatch(file.date)
+        else:
+            kept.append(file)
+        undated += is_meant and not _DAY.fullmatch(file.date)
+    gone = [file for files in days.values() for file in files]
     problems = [f"{undated} files whose messages have no date are kept"] if undated else []
     problems += [
         f"the archive has no topic like {pattern!r}"
         for pattern in topics
         if pattern != "*" and not any(wants_topic(pattern, end.topic) for end in manifest.queues)
+    ]
+    problems += [
+        f"{gap.broker} {gap.topic}/{gap.queue_id}: dropped messages among the offsets"
+        f" {gap.from_offset} to {gap.to_offset - 1} lie behind others that stay; reads pass over"
+        " them, also with failOnDataLoss = true"
+        for gap in _holes(gone, kept, manifest.run + 1)
     ]
     return DropPlan(
         target=str(place.path),
@@ -212,6 +222,7 @@ def _without(manifest: Manifest, plan: DropPlan, at: str, until: int) -> Manifes
         run=plan.run,
         files=tuple(kept),
         queues=tuple(_moved(manifest.queues, gone, kept)),
+        gaps=(*manifest.gaps, *_holes(gone, kept, plan.run)),
         runs=(*manifest.runs, note)[-RUNS_KEPT:],
         retired=(*manifest.retired, *(RetiredFile(path=f.path, until=until) for f in gone)),
         drops=(*manifest.drops, drop)[-RUNS_KEPT:],
@@ -223,11 +234,7 @@ def _moved(
 ) -> Iterator[QueueEnd]:
     """Yield the queues; each that lost messages begins at its first remaining one."""
     touched = {(file.broker, file.topic, queue_id) for file in gone for queue_id in file.queues}
-    firsts: dict[tuple[str, str, int], int] = {}
-    for file in kept:
-        for queue_id, (first, _) in file.queues.items():
-            where = (file.broker, file.topic, queue_id)
-            firsts[where] = min(firsts.get(where, first), first)
+    firsts = _firsts(kept)
     for end in queues:
         where = (end.broker, end.topic, end.queue_id)
         if where not in touched:
@@ -235,6 +242,40 @@ def _moved(
             continue
         first = firsts.get(where, end.next_offset)
         yield structs.replace(end, first_offset=max(end.first_offset, first))
+
+
+def _holes(gone: Iterable[ArchivedFile], kept: Iterable[ArchivedFile], run: int) -> list[Gap]:
+    """Return the offsets of dropped files that lie behind messages that stay.
+
+    Why: the order of days is not that of offsets where a clock was set back, or a time is absurd.
+    """
+    firsts = _firsts(kept)
+    found = []
+    for file in gone:
+        for queue_id, (first, last) in file.queues.items():
+            begin = max(first, firsts.get((file.broker, file.topic, queue_id), last))
+            if begin < last:
+                found.append(
+                    Gap(
+                        broker=file.broker,
+                        topic=file.topic,
+                        queue_id=queue_id,
+                        from_offset=begin,
+                        to_offset=last,
+                        run=run,
+                    )
+                )
+    return found
+
+
+def _firsts(files: Iterable[ArchivedFile]) -> dict[tuple[str, str, int], int]:
+    """Return the first offset that files have of each queue."""
+    firsts: dict[tuple[str, str, int], int] = {}
+    for file in files:
+        for queue_id, (first, _) in file.queues.items():
+            where = (file.broker, file.topic, queue_id)
+            firsts[where] = min(firsts.get(where, first), first)
+    return firsts
 
 
 # --- what drop and compact share ------------------------------------------------------------------
