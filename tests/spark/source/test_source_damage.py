@@ -1,6 +1,7 @@
 """Damage in each file and field: what skip and asRecovered read, and what table damage says."""
 
 import os
+import shutil
 import struct
 from collections import Counter
 from pathlib import Path
@@ -171,6 +172,20 @@ def test_keys_of_an_index_file_that_is_bad_are_found(tmp_path, number, damage) -
         os.truncate(file, 30)
     for key in range(0, 200, 9):
         assert read_table(root, PLACE, topic="T", key=f"k{key}").num_rows == 1
+
+
+def test_a_topic_whose_queues_are_gone_is_read_from_the_log(tmp_path) -> None:
+    """It counted as deleted, though topics.json has it: no message, and no error."""
+    root = tmp_path / "s"
+    with rocketlake.open_store(root) as store:
+        for index in range(40):
+            store.put(Message(topic="TU"[index % 2], body=b"x"))
+    shutil.rmtree(root / "consumequeue" / "T")
+    assert read_table(root, PLACE, topic="T").num_rows == 20
+    assert read_table(root, PLACE, topicPattern=".*").num_rows == 40
+    with rocketlake.open_store(root) as store:
+        store.delete_topic("T")
+    assert read_table(root, PLACE, topicPattern=".*").num_rows == 20
 
 
 def test_records_from_before_an_earlier_cut_do_not_count(tmp_path) -> None:

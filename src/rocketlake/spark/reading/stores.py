@@ -129,6 +129,7 @@ def open_store(path: str, options: SourceOptions) -> OfflineStore:
     named = options.commit_log_path or read.store_path_commit_log
     log_dirs = readable_dirs(named, read.read_only_commit_log_store_paths, Path(path))
     store = kind(path, log_dirs=log_dirs, options=read)
+    store.has_topic = lambda topic: topic in _made_topics(store)
     if store.traits.has_rocksdb_queues:
         try:
             _require_queues(store)

@@ -1,6 +1,6 @@
 """Queues that lost something while their store was closed, by its inventory."""
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 
 from rocketlake.files.store_dir import StoreDir
 from rocketlake.model.queues import QueueKey
@@ -10,11 +10,15 @@ from rocketlake.store.inventory import InventoryFile, QueueBounds, find_losses
 
 
 def drop_lost(
-    directory: StoreDir, queues: MutableMapping[QueueKey, QueueView], log: tuple[int, int]
+    directory: StoreDir,
+    queues: MutableMapping[QueueKey, QueueView],
+    log: tuple[int, int],
+    has_topic: Callable[[str], bool],
 ) -> bool:
     """Remove the queues that lost their first units; tell whether any queue lost something.
 
-    What they lack is in the log. A topic that has no queue any more counts as deleted.
+    What they lack is in the log. A topic without a queue counts as deleted, unless
+    `has_topic` knows it: so a start of the store decides.
     """
     then = InventoryFile(directory.ops, directory.root).load()
     if then is None:
@@ -28,7 +32,9 @@ def drop_lost(
         then,
         now,
         log,
-        lambda topic: not (topic in topics or is_system_topic(topic) or is_lmq(topic)),
+        lambda topic: (
+            not (topic in topics or is_system_topic(topic) or is_lmq(topic) or has_topic(topic))
+        ),
     )
     for key in losses.absent:
         queues.pop(key, None)

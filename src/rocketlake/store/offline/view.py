@@ -99,8 +99,8 @@ class OfflineStore(Closing):
         self._database: Closing | None = None
         self.rocksdb_problem: str | None = None  # why queues in RocksDB are shown from the log
         self._families = self._look_at_families()
-        self.changed: frozenset[QueueKey] | None = None
-        """The queues that the last refresh changed; None: all were read anew."""
+        self.changed: frozenset[QueueKey] | None = None  # by the last refresh; None: all anew
+        self.has_topic: Callable[[str], bool] = lambda _: False  # of topics without a queue
         self.on_progress: Callable[[int], None] | None = None
 
     def close(self) -> None:
@@ -311,7 +311,8 @@ class OfflineStore(Closing):
             self._cut(queue, tail.end_offset, damage)
         low, start = self.log.min_offset, tail.started_at
         begin = dispatched if self.traits.is_clean else low
-        if self.traits.is_clean and drop_lost(self.directory, queues, (low, tail.end_offset)):
+        span = (low, tail.end_offset)
+        if self.traits.is_clean and drop_lost(self.directory, queues, span, self.has_topic):
             start = begin = low
         # A clean stop leaves nothing to dispatch.
         if begin < tail.end_offset and self._owe(queues, start, begin):
