@@ -1,6 +1,7 @@
 """Damage in each file and field: what skip and asRecovered read, and what table damage says."""
 
 import os
+import random
 import shutil
 import struct
 from collections import Counter
@@ -14,6 +15,8 @@ from rocketlake.errors import StoreError
 from rocketlake.spark.jobs.archive.plan import ArchiveSettings, plan_archive
 from rocketlake.spark.jobs.archive.run import carry_out
 from rocketlake.spark.jobs.archive.tasks import write_task
+from rocketlake.spark.schema import MESSAGE_SCHEMA
+from rocketlake.spark.stream.stream_reader import make_stream_reader
 from support.damaged_store import LOG_FILE, QUEUE_UNITS, DamagedStore, Wound
 from support.spark_reading import read_rows, read_table
 from support.store_builder import StoreBuilder
@@ -110,6 +113,33 @@ def test_bad_units_cost_their_messages(tmp_path, at, kind, is_clean) -> None:
     else:  # whether a unit at the end was one cannot be known, and the log may have its record
         assert told <= len(lost) <= 1
         assert rows or kind == "zeros" or not is_clean
+
+
+def test_random_bytes_in_a_queue_stop_nothing(tmp_path) -> None:
+    """The weights of such units were NaN: batch, stream and archive ended with a ValueError."""
+    store = DamagedStore(tmp_path / "s", COUNT, is_clean=True)
+    file = store.root / "consumequeue" / "T" / "0" / f"{QUEUE_UNITS * 20:020d}"
+    with file.open("r+b") as opened:
+        opened.seek(11)
+        opened.write(random.Random(1).randbytes(200))
+    hurt = range(QUEUE_UNITS, QUEUE_UNITS + 11)
+    wanted = sorted(
+        p.physical_offset
+        for p in store.placed
+        if (p.topic, p.queue_id) != ("T", 0) or p.queue_offset not in hurt
+    )
+    for parts in (1, 4, 16):
+        assert places(store, minPartitions=parts) == wanted
+    settings = ArchiveSettings(source_options={"onDamage": "skip"})
+    plan = plan_archive(store.root, tmp_path / "a", settings)
+    report = carry_out(plan, lambda w, tasks: [f for t in tasks for f in write_task(t, w)], "now")
+    assert (report.rows, report.left_out) == (len(wanted), len(hurt))
+    given = {"path": str(store.root), "topicPattern": ".*", "onDamage": "skip"}
+    reader = make_stream_reader(given, MESSAGE_SCHEMA)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    rows = [b.num_rows for part in reader.partitions(start, end) for b in reader.read(part)]
+    assert sum(rows) == len(wanted)
 
 
 def test_a_unit_that_points_to_another_queues_record(tmp_path) -> None:
