@@ -88,7 +88,7 @@ def _has_no_keys(log: LogView, begin: int, end: int) -> bool:
     for step in log.walk(begin, end):
         if not isinstance(step, Chunk):
             return False
-        if any(m.keys or m.unique_key or m.tags for m in step.columns.messages()):
+        if any(m.keys or m.unique_key for m in step.columns.messages()):
             return False
     return True
 
