@@ -24,6 +24,7 @@ from rocketlake.cli.rows import RowPrinter
 from rocketlake.cli.survey import survey
 from rocketlake.errors import ConfigError
 from rocketlake.model.queues import QueueKey
+from rocketlake.model.time_text import time_text
 from rocketlake.spark.session import check_java
 from rocketlake.store.exit_hook import closing_on_sigterm
 from rocketlake.store.offline.proof import Account, prove, total_bytes
@@ -126,7 +127,7 @@ def by_time(console: Console, store: OfflineStore) -> None:
     command = f"rocketlake dump … --topic {TOPIC} --queue {QUEUE} --from-time {middle}"
     step(console, "By time", command)
     console.print(
-        f"at {screen.time_text(middle)}: message {lower} of {key} is the first not before it, "
+        f"at {time_text(middle)}: message {lower} of {key} is the first not before it, "
         f"message {upper} the last not after it"
     )
     show(store, Selection(topics=(TOPIC,), queue=QUEUE, from_time=middle), 3)

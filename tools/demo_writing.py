@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import rocketlake
 from rocketlake import Message
-from rocketlake.cli import screen
 from rocketlake.embedded.store import Store
+from rocketlake.model.time_text import time_text
 
 TOPICS = ("orders", "payments", "shipments")
 TAGS = ("created", "paid", "refunded")
@@ -85,7 +85,7 @@ def read(console: Console, store: Store) -> None:
     )
     moment = store.query("shipments", key="o-100001")[0].store_timestamp
     start = store.offset_by_time("shipments", 0, moment, boundary="lower")
-    console.print(f"by time {screen.time_text(moment)}: queue 0 of shipments goes on at {start}")
+    console.print(f"by time {time_text(moment)}: queue 0 of shipments continues at {start}")
 
 
 def consume(console: Console, step: Step, store: Store) -> None:

@@ -204,7 +204,7 @@ def test_compact_into_a_table_without_tombstones(
     assert report.tombstones == len(oldest) - len(wanted)
     assert list(report.lines())[1:] == [
         "40 messages have no key and are kept",
-        f"{report.tombstones} keys end with an empty body and are left out",
+        "1 key ends with an empty body and is left out",
     ]
     rows = spark.read.parquet(str(tmp_path / "t")).collect()
     assert {row["keys"][0]: bytes(row.body) for row in rows if row["keys"]} == wanted

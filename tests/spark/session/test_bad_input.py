@@ -124,7 +124,7 @@ def test_damage_in_the_middle_fails_or_is_passed_over_and_told(spark: SparkSessi
     assert str(damaged / "commitlog") in text
     assert "onDamage = skip" in text
     frame = spark.read.format("rocketlake").options(**options, onDamage="skip").load()
-    assert frame.count() == MESSAGES - 1
+    assert len(frame.collect()) == MESSAGES - 1
     log = spark.read.format("rocketlake").options(path=str(damaged), table="log").load()
     assert log.where("stop_reason IS NOT NULL").count() >= 1
 

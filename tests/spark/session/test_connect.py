@@ -33,7 +33,7 @@ def test_over_connect(tmp_path):
     assert found["is_connect"]
     assert found["refused"].startswith("this job cannot run over Spark Connect: ")
     assert found["planning"].startswith("there is no topic 'ordres' in ")
-    assert found["loading"] == "option topic = '' names no topic"
+    assert found["loading"] == "option topic = '': it names no topic"
     assert found["rows"] == 20
     assert found["archived"] == 20
     for done_tasks, total in found["told"]:

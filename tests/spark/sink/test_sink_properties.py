@@ -16,7 +16,7 @@ from rocketlake.model.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketlake.spark.sink.append import Append
 from rocketlake.spark.sink.marks import MarkFiles
 from rocketlake.spark.sink.rows import BadRowError, RowEncoder
-from support.sink_kit import Sink, assert_sound, batch_of, bodies, leftovers, stream
+from support.sink_kit import Sink, assert_sound, batch_of, bodies, staged_files, stream
 
 Row = dict[str, Any]
 
@@ -153,7 +153,7 @@ def test_row_the_store_would_refuse_is_named_when_it_is_staged(
     text = str(caught.value)
     assert words in text
     assert "row 5 of partition 0 (keys=['k'])" in text
-    assert leftovers(tmp_path / "s") == []
+    assert staged_files(tmp_path / "s") == []
     assert sink.write(stream(0), good) == 5
 
 

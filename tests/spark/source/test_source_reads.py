@@ -94,7 +94,7 @@ def test_errors_of_executors_say_what_is_wrong(spark: SparkSession, tmp_path: Pa
     with pytest.raises(PySparkException) as caught:
         load(spark, path, topic="T").collect()
     assert "a record does not have its checksum; message 12 of T/0" in str(caught.value)
-    assert load(spark, path, topic="T", onDamage="skip").count() == 29
+    assert len(load(spark, path, topic="T", onDamage="skip").collect()) == 29
 
 
 def last_line(text: str) -> str:

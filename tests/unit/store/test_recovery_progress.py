@@ -6,7 +6,6 @@ import pytest
 from recovery_fakes import SIZE, bench_of
 
 import rocketlake
-from rocketlake.cli import store_arguments as opening
 from rocketlake.model.message import Message
 from support.store_builder import StoreBuilder
 
@@ -49,10 +48,10 @@ def test_who_opens_a_store_is_told(tmp_path):
     assert 0 < done <= total
 
 
-def test_command_opens_for_writing_and_says_what_it_met(builder, capsys):
+def test_report_has_notes_of_what_was_cut_and_how_to_see_it(builder):
     builder.flip_body(13)
-    with opening.opened_for_writing(builder.write()) as store:
+    with rocketlake.open_store(builder.write()) as store:
         assert store.recovery.cut_bytes
-    err = capsys.readouterr().err
-    assert "note: good records from" in err
-    assert f"`rocketlake salvage {builder.root}`" in err
+        notes = "; ".join(store.recovery.notes)
+    assert "good records from" in notes
+    assert f"`rocketlake salvage {builder.root}`" in notes
