@@ -30,7 +30,7 @@ from support.sink_kit import (
     stream,
 )
 
-NOBODY = 0
+NOTHING_APPENDED = 0
 
 
 def marks(path: Path) -> list[str]:
@@ -40,8 +40,8 @@ def marks(path: Path) -> list[str]:
 def test_batch_that_is_done_is_not_written_again(tmp_path: Path) -> None:
     sink, path = Sink(tmp_path / "s"), tmp_path / "s"
     assert sink.write(stream(3), numbered(0, 50), numbered(50, 60)) == 60
-    assert sink.write(stream(3), numbered(10, 60)[::-1], numbered(0, 60)) == NOBODY
-    assert sink.write(stream(2), numbered(0, 60)) == NOBODY
+    assert sink.write(stream(3), numbered(10, 60)[::-1], numbered(0, 60)) == NOTHING_APPENDED
+    assert sink.write(stream(2), numbered(0, 60)) == NOTHING_APPENDED
     assert sink.write(stream(4), numbered(60, 70)) == 10
     assert bodies(path) == once(range(70))
     assert leftovers(path) == []
@@ -52,7 +52,7 @@ def test_batch_that_is_done_needs_no_free_store(tmp_path: Path) -> None:
     sink = Sink(tmp_path / "s")
     sink.write(stream(0), numbered(0, 5))
     with rocketlake.open_store(tmp_path / "s"):
-        assert sink.write(stream(0), numbered(0, 5)) == NOBODY
+        assert sink.write(stream(0), numbered(0, 5)) == NOTHING_APPENDED
 
 
 def test_queries_do_not_know_of_each_other(tmp_path: Path) -> None:

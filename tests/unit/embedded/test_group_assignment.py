@@ -1,4 +1,4 @@
-"""A queue goes from hand to hand through nobody's; who waits is woken by what concerns it."""
+"""A queue is free between two owners, and a waiting consumer is woken by what concerns it."""
 
 import gc
 import threading
@@ -156,7 +156,9 @@ def test_rebalance_that_was_not_heard_says_the_same_again(assignment):
     unheard = assignment.rebalance(first.member, ())
     heard = assignment.rebalance(first.member, ())
     assert (heard.held, heard.leaving, heard.resets) == (
-        *(unheard.held, unheard.leaving, unheard.resets),
+        unheard.held,
+        unheard.leaving,
+        unheard.resets,
     )
 
 
